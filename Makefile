@@ -1,0 +1,42 @@
+# Each target does its own set-up in .venv; after the first time none needs the network.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+SHARED_DATA := ../shared/data
+
+.PHONY: demo test lint data bench clean
+
+demo: $(VENV)/.cli
+	$(BIN)/setwise train --out runs/demo --overwrite
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest -n 2 -q
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+data: $(VENV)/.cli
+	@if [ -f $(SHARED_DATA)/unpack.py ]; then $(BIN)/python $(SHARED_DATA)/unpack.py; \
+	else echo "make data: $(SHARED_DATA) is not here; tests that need the larger data sets will be skipped"; fi
+
+bench: $(VENV)/.dev
+	$(BIN)/python benchmarks/auc.py
+
+clean:
+	rm -rf $(VENV) runs .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+$(VENV)/.build: constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) hatchling editables
+	touch $@
+
+$(VENV)/.cli: $(VENV)/.build pyproject.toml
+	$(PIP) --no-build-isolation --editable ".[cli]"
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.build pyproject.toml
+	$(PIP) --no-build-isolation --editable ".[dev]"
+	touch $@

@@ -1,0 +1,1 @@
+"""Setwise: train PyTorch models on the measure you report."""
