@@ -1,0 +1,134 @@
+"""What a :class:`~setwise.lp.LinearProgram` accepts: one check per kind of field, with messages that name the field."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from setwise import _checks
+from setwise.lp.operator import LinearOperator, Matrix, is_csr
+
+_DTYPES = (torch.float32, torch.float64)
+
+
+def cost(name: str, value: Tensor) -> None:
+    """Accept a float32 or float64 tensor of shape (*batch, n) with n >= 1; it sets dtype and device for the rest."""
+    _checks.is_floating(name, value)
+    if value.dtype not in _DTYPES:
+        raise TypeError(f"Expected `{name}` to be float32 or float64, but got {value.dtype}.")
+    _strided(name, value)
+    if value.dim() == 0 or value.shape[-1] == 0:
+        raise _checks.InputError(
+            f"Expected `{name}` to have shape (*batch, n) with n >= 1, but got {tuple(value.shape)}."
+        )
+
+
+def alike(name: str, value: Tensor, like_name: str, like: Tensor) -> None:
+    """Accept a floating-point tensor with the dtype and the device of another field."""
+    _checks.is_floating(name, value)
+    if value.dtype != like.dtype:
+        raise TypeError(f"Expected `{name}` to have the dtype of `{like_name}`, {like.dtype}, but got {value.dtype}.")
+    if value.device != like.device:
+        raise _checks.InputError(
+            f"Expected `{name}` to be on the device of `{like_name}`, {like.device}, but it is on {value.device}."
+        )
+
+
+def dense_alike(name: str, value: Tensor, like_name: str, like: Tensor) -> None:
+    """Accept a dense tensor with the dtype and the device of another field."""
+    alike(name, value, like_name, like)
+    _strided(name, value)
+
+
+def vector(name: str, value: Tensor, size: int, reason: str, like: Tensor) -> None:
+    """Accept a dense tensor of shape (*batch, size); ``reason`` says where the size comes from."""
+    dense_alike(name, value, "c", like)
+    if value.dim() == 0 or value.shape[-1] != size:
+        raise _checks.InputError(
+            f"Expected `{name}` to have shape (*batch, {size}), {reason}, but got {tuple(value.shape)}."
+        )
+
+
+def matrix(name: str, value: Matrix, columns: int, like: Tensor) -> None:
+    """Accept a matrix with one column per variable: dense, CSR or an operator."""
+    if not isinstance(value, Tensor | LinearOperator):
+        raise TypeError(
+            f"Expected `{name}` to be a dense or sparse_csr tensor, or an operator with `shape`, `matvec` and "
+            f"`rmatvec`, but got {type(value).__name__}."
+        )
+    if isinstance(value, Tensor):
+        alike(name, value, "c", like)
+        if not is_csr(value):
+            _strided(name, value)
+        elif value.dim() != 2:
+            raise _checks.InputError(
+                f"Expected a sparse `{name}` to have shape (m, n), shared by the whole batch, but got "
+                f"{tuple(value.shape)}; a matrix that differs within the batch must be dense or an operator."
+            )
+    if len(value.shape) < 2 or value.shape[-1] != columns:
+        raise _checks.InputError(
+            f"Expected `{name}` to have shape (*batch, rows, {columns}), one column per entry of `c`, "
+            f"but got {tuple(value.shape)}."
+        )
+
+
+def paired(name: str, value: object, side_name: str, side: object) -> None:
+    """Refuse a matrix without its right-hand side, or the reverse."""
+    if (value is None) != (side is None):
+        present, absent = (name, side_name) if side is None else (side_name, name)
+        raise _checks.InputError(f"Expected `{absent}` beside `{present}`, but got None.")
+
+
+def number_or_tensor(name: str, value: float | Tensor, like: Tensor) -> Tensor:
+    """A number as a 0-d tensor of the dtype and device of ``like``; a tensor as it is, once its dtype fits."""
+    if isinstance(value, Tensor):
+        dense_alike(name, value, "c", like)
+        return value
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        raise TypeError(f"Expected `{name}` to be a number or a torch.Tensor, but got {type(value).__name__}.")
+    return torch.as_tensor(float(value), dtype=like.dtype, device=like.device)
+
+
+def broadcast(batches: Iterable[tuple[str, torch.Size]]) -> torch.Size:
+    """The common batch shape of all fields, or an error that names the first field which does not fit."""
+    common = torch.Size()
+    for name, batch in batches:
+        try:
+            common = torch.broadcast_shapes(common, batch)  # type: ignore[no-untyped-call]
+        except RuntimeError:
+            raise _checks.InputError(
+                f"Expected the batch dimensions of `{name}` to broadcast with {tuple(common)}, those of the fields "
+                f"before it, but got {tuple(batch)}."
+            ) from None
+    return common
+
+
+def finite(name: str, value: Matrix) -> None:
+    """Refuse NaN and infinity in a tensor; the values of an operator cannot be seen."""
+    if not isinstance(value, Tensor):
+        return
+    entries = (value.values() if is_csr(value) else value).detach()
+    if not math.isfinite(float(entries.sum())):  # one pass without a mask; only a sum that overflows needs the second
+        _checks.all_finite(name, entries)
+
+
+def not_nan_nor(infinity: float, name: str, value: Tensor) -> None:
+    """Refuse NaN and one of the two infinities; the other one means that there is no constraint."""
+    entries = value.detach()
+    bad = entries.isnan() | (entries == infinity)
+    if bool(bad.any()):
+        first = [int(i) for i in bad.nonzero()[0]]
+        raise _checks.InputError(
+            f"Expected `{name}` to hold numbers or {-infinity}, but {int(bad.sum())} of {bad.numel()} values are not, "
+            f"the first at {first}: {float(entries[tuple(first)])}."
+        )
+
+
+def _strided(name: str, value: Tensor) -> None:
+    if value.layout != torch.strided:
+        hint = "; for a sparse matrix call `.to_sparse_csr()`" if name.startswith("A") else ""
+        raise TypeError(f"Expected `{name}` to be a dense tensor, but got layout {value.layout}{hint}.")

@@ -1,0 +1,129 @@
+"""Reading linear programs from MPS files, through the parser of HiGHS (extra ``lp``)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from setwise._checks import InputError, extra
+from setwise.lp.problem import LinearProgram
+
+_SUFFIXES = (".mps", ".mps.gz")
+
+
+class _Rows(NamedTuple):
+    """Rows of a sparse matrix as (row, column, value) triples in the order of rows, with their right-hand side."""
+
+    row: NDArray[np.int64]
+    column: NDArray[np.int64]
+    value: NDArray[np.float64]
+    side: NDArray[np.float64]
+
+
+def read_mps(path: str | os.PathLike[str], *, dense: bool = False, dtype: torch.dtype = torch.float64) -> LinearProgram:
+    """Read a linear program from an ``.mps`` or ``.mps.gz`` file, fixed or free format.
+
+    A row low <= a'z <= high becomes an equality where low = high; otherwise a'z <= high and -a'z <= -low, as far as
+    these are finite: first all upper sides in the order of the file, then all lower sides. Rows without any side are
+    dropped. A constant in the objective becomes ``offset``. A maximization is turned into the minimization of minus its
+    objective, so its optimal value changes sign.
+
+    Args:
+        path: The file.
+        dense: Whether the matrices are dense tensors; otherwise they are ``torch.sparse_csr``.
+        dtype: float64 or float32.
+
+    Returns:
+        The program, without batch dimensions, on the CPU.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        InputError: A file of another format, one that does not parse, or one with integer variables or a quadratic
+            objective.
+        ImportError: The extra ``lp`` is not installed.
+    """
+    file = Path(path)
+    if not file.name.lower().endswith(_SUFFIXES):
+        raise InputError(f"Expected `path` to end in {' or '.join(_SUFFIXES)}, but got {file.name!r}.")
+    if not file.is_file():
+        raise FileNotFoundError(f"Expected `path` to be an MPS file, but there is none at {str(file)!r}.")
+    model = _parse(file)
+    lp = model.lp_
+    columns = int(lp.num_col_)
+    if columns == 0:
+        raise InputError(f"Expected `path` to hold a program with variables, but {file.name!r} has none.")
+    sign = -1.0 if lp.sense_ == extra("highspy", "lp").ObjSense.kMaximize else 1.0
+    inequality, equality = _split(lp)
+
+    def vector(values: Any) -> Tensor:
+        return torch.as_tensor(np.asarray(values, dtype=np.float64)).to(dtype)
+
+    return LinearProgram(
+        vector(sign * np.asarray(lp.col_cost_)),
+        _matrix(inequality, columns, dense=dense).to(dtype),
+        vector(inequality.side),
+        _matrix(equality, columns, dense=dense).to(dtype),
+        vector(equality.side),
+        vector(lp.col_lower_),
+        vector(lp.col_upper_),
+        offset=sign * float(lp.offset_),
+    )
+
+
+def _parse(file: Path) -> Any:
+    """The model as HiGHS reads it, once it is known to be a linear program."""
+    highspy = extra("highspy", "lp")
+    solver = highspy.Highs()
+    solver.setOptionValue("output_flag", False)
+    if solver.readModel(str(file)) == highspy.HighsStatus.kError:
+        raise InputError(f"Expected `path` to be a readable MPS file, but HiGHS cannot parse {file.name!r}.")
+    model = solver.getModel()
+    special = sum(kind != highspy.HighsVarType.kContinuous for kind in model.lp_.integrality_)
+    if special:
+        raise InputError(
+            f"Expected `path` to hold a linear program, but {special} of {model.lp_.num_col_} variables in "
+            f"{file.name!r} are integer or semi-continuous."
+        )
+    if model.hessian_.dim_:
+        raise InputError(f"Expected `path` to hold a linear program, but {file.name!r} has a quadratic term.")
+    return model
+
+
+def _split(lp: Any) -> tuple[_Rows, _Rows]:
+    """The rows low <= a'z <= high of HiGHS as inequalities a'z <= b and as equalities."""
+    low, high = (np.asarray(side, dtype=np.float64) for side in (lp.row_lower_, lp.row_upper_))
+    # After reading, HiGHS holds the matrix by columns; sorting by row turns the triples round.
+    column = np.repeat(np.arange(lp.num_col_), np.diff(np.asarray(lp.a_matrix_.start_)))
+    row = np.asarray(lp.a_matrix_.index_, dtype=np.int64)
+    order = np.lexsort((column, row))
+    every = _Rows(row[order], column[order], np.asarray(lp.a_matrix_.value_, dtype=np.float64)[order], high)
+    equal = low == high
+    above = _take(every, ~equal & np.isfinite(high))
+    below = _take(every._replace(value=-every.value, side=-low), ~equal & np.isfinite(low))
+    below = below._replace(row=below.row + len(above.side))
+    inequality = _Rows(*(np.concatenate(pair) for pair in zip(above, below, strict=True)))
+    return inequality, _take(every, equal)
+
+
+def _take(rows: _Rows, keep: NDArray[np.bool_]) -> _Rows:
+    """Only the marked rows, numbered anew."""
+    inside = keep[rows.row]
+    number = np.cumsum(keep) - 1
+    return _Rows(number[rows.row[inside]], rows.column[inside], rows.value[inside], rows.side[keep])
+
+
+def _matrix(rows: _Rows, columns: int, *, dense: bool) -> Tensor:
+    size = (len(rows.side), columns)
+    if dense:
+        matrix = np.zeros(size)
+        matrix[rows.row, rows.column] = rows.value
+        return torch.from_numpy(matrix)
+    ends = np.concatenate([[0], np.cumsum(np.bincount(rows.row, minlength=size[0]))])
+    starts, column, value = (torch.from_numpy(part) for part in (ends, rows.column, rows.value))
+    return torch.sparse_csr_tensor(starts, column, value, size, check_invariants=True)

@@ -1,0 +1,116 @@
+"""The three ways to hold a constraint matrix, and the products with it that the rest of the package uses.
+
+A matrix is a dense tensor of shape (*batch, m, n), a ``torch.sparse_csr`` tensor of shape (m, n) shared by the whole
+batch, or a :class:`LinearOperator`: any object that knows its shape and can multiply. The functions here take all
+three, so that hardly anything else in ``setwise.lp`` asks which one it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, TypeAlias, runtime_checkable
+
+import torch
+from torch import Tensor
+
+
+@runtime_checkable
+class LinearOperator(Protocol):
+    """A matrix known only by its products.
+
+    Both products act on the last dimension and broadcast over all dimensions before it; to be differentiable they are
+    written with torch operations. An operator that also has a method ``to(device=..., dtype=...)`` can be moved with
+    the program that holds it.
+    """
+
+    @property
+    def shape(self) -> Sequence[int]:
+        """The shape (*batch, m, n) of the matrix."""
+
+    def matvec(self, z: Tensor, /) -> Tensor:
+        """A z, from shape (*batch, n) to (*batch, m)."""
+
+    def rmatvec(self, y: Tensor, /) -> Tensor:
+        """A' y, from shape (*batch, m) to (*batch, n)."""
+
+
+Matrix: TypeAlias = Tensor | LinearOperator
+
+
+def is_csr(A: Matrix) -> bool:
+    """Whether the matrix is a ``torch.sparse_csr`` tensor."""
+    return isinstance(A, Tensor) and A.layout == torch.sparse_csr
+
+
+def kind(A: Matrix) -> str:
+    """One word for how the matrix is held: ``dense``, ``csr``, or the class of the operator."""
+    if not isinstance(A, Tensor):
+        return type(A).__name__
+    return "csr" if is_csr(A) else "dense"
+
+
+def batch_of(A: Matrix) -> torch.Size:
+    """The leading dimensions of a matrix of shape (*batch, m, n)."""
+    return torch.Size(A.shape[:-2])
+
+
+def matvec(A: Matrix, z: Tensor) -> Tensor:
+    """A z for z of shape (*batch, n); the batches of A and z broadcast.
+
+    Examples:
+        >>> A = torch.tensor([[1.0, 2.0], [0.0, -1.0]])
+        >>> matvec(A, torch.tensor([3.0, 1.0]))
+        tensor([ 5., -1.])
+    """
+    if not isinstance(A, Tensor):
+        return A.matvec(z)
+    if is_csr(A):
+        return _csr_product(A, z, transposed=False)
+    return _dense_product(A, z)
+
+
+def rmatvec(A: Matrix, y: Tensor) -> Tensor:
+    """A' y for y of shape (*batch, m); the batches of A and y broadcast.
+
+    Examples:
+        >>> A = torch.tensor([[1.0, 2.0], [0.0, -1.0]])
+        >>> rmatvec(A, torch.tensor([3.0, 1.0]))
+        tensor([3., 5.])
+    """
+    if not isinstance(A, Tensor):
+        return A.rmatvec(y)
+    if is_csr(A):
+        return _csr_product(A, y, transposed=True)
+    return _dense_product(A.mT, y)
+
+
+def to_dense(A: Matrix, *, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """The matrix as a dense tensor of shape (*batch, m, n); an operator is applied to the n unit vectors."""
+    if isinstance(A, Tensor):
+        return A.to_dense() if is_csr(A) else A
+    n = A.shape[-1]
+    units = torch.eye(n, dtype=dtype, device=device).reshape(n, *(1 for _ in A.shape[:-2]), n)  # shape: (n, *1s, n)
+    return A.matvec(units).movedim(0, -1)
+
+
+def _dense_product(A: Tensor, z: Tensor) -> Tensor:
+    if A.dim() == 2:
+        return z @ A.mT  # one product for the whole batch, without expanding A
+    return (A @ z.unsqueeze(-1)).squeeze(-1)
+
+
+def _csr_product(A: Tensor, z: Tensor, *, transposed: bool) -> Tensor:
+    if A.requires_grad and torch.is_grad_enabled():
+        # torch's own product would give A a dense gradient of m x n numbers; this one keeps the sparsity of A.
+        return _gathered_product(A, z, transposed=transposed)
+    columns = z.reshape(-1, z.shape[-1]).mT  # shape: (n, batch)
+    product = (A.t() if transposed else A) @ columns  # shape: (m, batch)
+    return product.mT.reshape(*z.shape[:-1], product.shape[0])
+
+
+def _gathered_product(A: Tensor, z: Tensor, *, transposed: bool) -> Tensor:
+    columns, values = A.col_indices(), A.values()  # shape: (nonzeros,)
+    rows = torch.repeat_interleave(A.crow_indices().diff(), output_size=columns.shape[0])
+    source, target, size = (rows, columns, A.shape[1]) if transposed else (columns, rows, A.shape[0])
+    terms = values * z[..., source]  # shape: (*batch, nonzeros)
+    return terms.new_zeros(*z.shape[:-1], size).index_add(-1, target, terms)
