@@ -32,7 +32,8 @@ def read_mps(path: str | os.PathLike[str], *, dense: bool = False, dtype: torch.
     A row low <= a'z <= high becomes an equality where low = high; otherwise a'z <= high and -a'z <= -low, as far as
     these are finite: first all upper sides in the order of the file, then all lower sides. Rows without any side are
     dropped. A constant in the objective becomes ``offset``. A maximization is turned into the minimization of minus its
-    objective, so its optimal value changes sign.
+    objective, so its optimal value changes sign. Numbers of 1e20 and beyond count as infinite; a negative upper bound
+    without a lower one leaves the lower bound at 0.
 
     Args:
         path: The file.
