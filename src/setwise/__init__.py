@@ -1,1 +1,28 @@
-"""Setwise: train PyTorch models on the measure you report."""
+"""Setwise: train PyTorch models on the measure you report.
+
+>>> import torch, setwise
+>>> loss = setwise.AUCLoss()  # logits in, scalar out; any optimizer, any loader
+>>> logits, labels = torch.randn(8, requires_grad=True), torch.tensor([0, 0, 0, 0, 0, 1, 1, 0])
+>>> loss(logits, labels).backward()
+"""
+
+from setwise import functional, losses, lp, measures, metrics
+from setwise._checks import InputError
+from setwise.losses import AUCLoss
+from setwise.measures import parse
+from setwise.metrics import choose_threshold
+
+__all__ = [
+    "AUCLoss",
+    "InputError",
+    "__version__",
+    "choose_threshold",
+    "functional",
+    "losses",
+    "lp",
+    "measures",
+    "metrics",
+    "parse",
+]
+
+__version__ = "0.1.0"

@@ -1,0 +1,74 @@
+"""What every measure is made of, and how its arguments are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from setwise import _checks
+from setwise.lp import LinearProgram
+
+
+class Metric(Protocol):
+    """A hard measure of scores against labels."""
+
+    def __call__(self, scores: Any, labels: Any, *, weight: Any = None) -> float:
+        """The measure's value."""
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A measure with its three faces: linear program, training loss, hard metric.
+
+    Attributes:
+        name: What :func:`setwise.measures.parse` understands, such as ``"auc"``.
+        title: How it is written in tables and plots, such as ``"AUROC"``.
+        loss: Makes the training loss; keyword options go to its constructor.
+        metric: The hard measure, ``metric(scores, labels, weight=None)``.
+        program: Its linear program, or None where it has none.
+        maximize_threshold: What :func:`setwise.metrics.choose_threshold` maximizes to turn scores into decisions.
+    """
+
+    name: str
+    title: str
+    loss: Callable[..., nn.Module]
+    metric: Metric
+    program: Callable[..., LinearProgram] | None
+    maximize_threshold: str = "f1"
+
+
+def prepare(
+    scores: Tensor, labels: Tensor, weight: Tensor | None, names: tuple[str, str] = ("input", "target")
+) -> tuple[Tensor, Tensor | None]:
+    """Scores and weights in float32 or better, after the checks of type and shape that always run.
+
+    Args:
+        scores: Scores of any shape.
+        labels: Labels of the same shape; looked at, not changed.
+        weight: Per-sample weights of the same shape, or None.
+        names: What the caller's first two arguments are called, for the messages.
+    """
+    _checks.is_floating(names[0], scores)
+    _checks.is_real(names[1], labels)
+    _checks.same_shape(names[1], labels, names[0], scores)
+    if weight is not None:
+        _checks.is_real("weight", weight)
+        _checks.same_shape("weight", weight, names[0], scores)
+        weight = _wide(weight.detach())
+    return _wide(scores), weight
+
+
+def _wide(value: Tensor) -> Tensor:
+    return value if value.dtype in (torch.float32, torch.float64) else value.float()
+
+
+def positives(labels: Tensor, *, check_values: bool = True, name: str = "target") -> Tensor:
+    """Which labels are 1, as booleans; labels other than 0 and 1 are refused where values can be read."""
+    positive = labels.detach() == 1
+    if check_values and _checks.values_are_readable() and not torch.equal(positive, labels.bool()):
+        _checks.all_binary(name, labels)
+    return positive

@@ -1,0 +1,214 @@
+r"""Area under the ROC curve: the share of pairs (positive i, negative j) with s_i > s_j.
+
+Its linear program asks every positive to stand ``margin`` above every negative and pays for what is missing:
+
+    min sum_ij z_ij   s.t.   s_i - s_j >= margin - z_ij,   z >= 0,
+
+so z_ij = relu(margin - (s_i - s_j)): the optimum is the pairwise hinge. It is found by one sort, in O(n log n) time and
+O(n) memory, and never builds the pairs (:mod:`setwise.kernels.pairwise`). With margin 1 the mean over the pairs is an
+upper bound of 1 - AUC.
+
+Surrogates by name, with z = relu(margin - (s_i - s_j)):
+
+- ``"hinge"``: z, the program's own value.
+- ``"squared_hinge"``: z^2, smooth, and harder on pairs that are far wrong.
+- ``"ramp"``: min(1, z / margin), which tends to 1 - AUC as the margin goes to 0. It is not convex: a pair that is
+  misranked already gets no gradient, so it is meant for fine tuning and for comparison.
+
+Reference: Meng, Mukherjee, Wu, Singh, Ravi, "Differentiable Optimization of Generalized Nondecomposable Functions using
+Linear Programs", NeurIPS 2021; the program is Ataman, Street, Zhang, "Learning to rank by maximizing AUC with linear
+programming", 2006.
+
+>>> import torch
+>>> scores = torch.tensor([2.0, 0.5, 0.0, -1.0], requires_grad=True)
+>>> labels = torch.tensor([1, 0, 1, 0])
+>>> loss = auc_loss(scores, labels)  # pairs miss the margin by 0, 0, 1.5 and 0
+>>> loss.item()
+0.375
+>>> loss.backward()
+>>> scores.grad
+tensor([ 0.0000,  0.2500, -0.2500,  0.0000])
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from setwise import _checks
+from setwise.kernels import Term, pair_loss
+from setwise.lp import LinearProgram
+from setwise.measures._base import positives, prepare
+
+SURROGATES = ("hinge", "squared_hinge", "ramp")
+REDUCTIONS = ("mean", "sum")
+
+
+def auc_program(scores: Tensor, labels: Tensor, *, margin: float = 1.0, weight: Tensor | None = None) -> LinearProgram:
+    """The linear program of AUC, one variable and one row for each pair of a positive and a negative.
+
+    The pairs stand in row-major order: all negatives of the first positive, then of the second. Its size is that of the
+    pair matrix, so it is for solvers and comparisons; training uses :func:`auc_loss`, which has the same optimum.
+
+    Args:
+        scores: Scores; the right-hand side keeps their graph.  # shape: (n,)
+        labels: 0 or 1.  # shape: (n,)
+        margin: How far above every negative each positive is asked to be.
+        weight: Per-sample weights; a pair costs the product of its two.  # shape: (n,)
+
+    Returns:
+        min sum_ij w_i w_j z_ij subject to -z_ij <= s_i - s_j - margin and z >= 0.
+    """
+    _check_settings(margin, "hinge", "sum")
+    scores, weight = prepare(scores, labels, weight, ("scores", "labels"))
+    if scores.ndim != 1:
+        raise _checks.InputError(f"Expected `scores` to be of shape (n,), but got {tuple(scores.shape)}.")
+    positive = positives(labels, name="labels")
+    gaps = scores[positive].unsqueeze(1) - scores[~positive]  # shape: (n_pos, n_neg)
+    cost = torch.ones_like(gaps) if weight is None else weight[positive].outer(weight[~positive]).to(gaps)
+    count = gaps.numel()
+    rows = torch.arange(count + 1, device=scores.device)
+    minus_identity = torch.sparse_csr_tensor(
+        rows, rows[:-1], -torch.ones(count, dtype=scores.dtype, device=scores.device), size=(count, count)
+    )
+    return LinearProgram(cost.flatten(), minus_identity, gaps.flatten() - margin)
+
+
+def auc_exact(
+    scores: Tensor, labels: Tensor, *, margin: float = 1.0, surrogate: str = "hinge", weight: Tensor | None = None
+) -> Tensor:
+    """The optimum of :func:`auc_program` (for ``"hinge"``) by one sort, with its exact gradient.
+
+    Args:
+        scores: Scores, float32 or float64; every leading index is a set of its own.  # shape: (*batch, n)
+        labels: 0 or 1.  # shape: (*batch, n)
+        margin: As in the program.
+        surrogate: What is summed over the pairs, see the module's page.
+        weight: Per-sample weights.  # shape: (*batch, n)
+
+    Returns:
+        The sum over the pairs.  # shape: (*batch,)
+    """
+    _check_settings(margin, surrogate, "sum")
+    scores, weight = prepare(scores, labels, weight, ("scores", "labels"))
+    return pair_loss(scores, positives(labels, name="labels"), weight, _terms(surrogate, margin), mean=False)[0]
+
+
+def auc_loss(
+    input: Tensor,
+    target: Tensor,
+    *,
+    weight: Tensor | None = None,
+    margin: float = 1.0,
+    surrogate: str = "hinge",
+    reduction: str = "mean",
+    check_values: bool = True,
+) -> Tensor:
+    """Pairwise surrogate of 1 - AUC over all elements of ``input``.
+
+    Args:
+        input: Logits of any shape; all elements are one set. Half precision is computed in float32.
+        target: Labels 0 or 1, boolean, integer or float, of the same shape.
+        weight: Non-negative per-sample weights of the same shape, constants; a pair counts with the product of its two.
+        margin: How far above every negative each positive is asked to be.
+        surrogate: ``"hinge"``, ``"squared_hinge"`` or ``"ramp"``.
+        reduction: ``"mean"`` or ``"sum"`` over the (weighted) pairs.
+        check_values: Refuse scores that are not finite and labels other than 0 and 1. Never done while tracing or under
+            ``torch.func`` transforms.
+
+    Returns:
+        A scalar. A set without any pair (one class only, empty, all weights of a class 0) gives 0 with zero gradient.
+    """
+    _check_settings(margin, surrogate, reduction)
+    return _loss(input, target, weight, _terms(surrogate, margin), mean=reduction == "mean", check_values=check_values)[
+        0
+    ]
+
+
+class AUCLoss(nn.Module):
+    """:func:`auc_loss` as a module: ``loss(logits, target, weight=None)``.
+
+    Args:
+        margin: How far above every negative each positive is asked to be.
+        surrogate: ``"hinge"``, ``"squared_hinge"`` or ``"ramp"``.
+        reduction: ``"mean"`` or ``"sum"`` over the (weighted) pairs.
+        check_values: Refuse scores that are not finite and labels other than 0 and 1.
+
+    Attributes:
+        undefined_batches: How many batches held no pair so far, and so gave loss 0 and no gradient. Batches under
+            ``torch.func`` transforms are not counted.
+
+    >>> import torch
+    >>> loss = AUCLoss(margin=1.0)
+    >>> loss(torch.zeros(4), torch.tensor([0, 1, 0, 1]))
+    tensor(1.)
+    >>> loss(torch.zeros(4), torch.zeros(4)), loss.undefined_batches.item()
+    (tensor(0.), 1)
+    """
+
+    undefined_batches: Tensor
+
+    def __init__(
+        self, margin: float = 1.0, surrogate: str = "hinge", *, reduction: str = "mean", check_values: bool = True
+    ) -> None:
+        super().__init__()
+        _check_settings(margin, surrogate, reduction)
+        self.margin = margin
+        self.surrogate = surrogate
+        self.reduction = reduction
+        self.check_values = check_values
+        self.register_buffer("undefined_batches", torch.zeros((), dtype=torch.int64), persistent=False)
+
+    def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+        """The loss of one batch; see :func:`auc_loss`."""
+        loss, total = _loss(
+            input,
+            target,
+            weight,
+            _terms(self.surrogate, self.margin),
+            mean=self.reduction == "mean",
+            check_values=self.check_values,
+        )
+        if isinstance(total, float):
+            if total == 0:
+                self.undefined_batches += 1
+        elif not torch._C._are_functorch_transforms_active():  # noqa: SLF001 (no public name)
+            self.undefined_batches += total == 0
+        return loss
+
+    def extra_repr(self) -> str:
+        """The settings, for ``repr``."""
+        return f"margin={self.margin}, surrogate={self.surrogate!r}, reduction={self.reduction!r}"
+
+
+def _check_settings(margin: float, surrogate: str, reduction: str) -> None:
+    _checks.one_of("surrogate", surrogate, SURROGATES)
+    _checks.in_range("margin", margin, 0.0, float("inf"), open_low=surrogate == "ramp", open_high=True)
+    _checks.one_of("reduction", reduction, REDUCTIONS)
+
+
+def _terms(surrogate: str, margin: float) -> tuple[Term, ...]:
+    """Each surrogate as a sum of pair sums; min(1, z/m) = (relu(m - d) - relu(-d)) / m for d = s_i - s_j."""
+    if surrogate == "hinge":
+        return (Term(1.0, margin, 1),)
+    if surrogate == "squared_hinge":
+        return (Term(1.0, margin, 2),)
+    return (Term(1 / margin, margin, 1), Term(-1 / margin, 0.0, 1))
+
+
+def _loss(
+    input: Tensor, target: Tensor, weight: Tensor | None, terms: tuple[Term, ...], *, mean: bool, check_values: bool
+) -> tuple[Tensor, Tensor | float]:
+    scores, weight = prepare(input, target, weight)
+    if scores.ndim != 1:
+        scores, target, weight = scores.flatten(), target.flatten(), None if weight is None else weight.flatten()
+    check_values = check_values and _checks.values_are_readable()
+    if check_values and weight is not None:
+        _checks.all_non_negative("weight", weight)
+    loss, total = pair_loss(scores, positives(target, check_values=check_values), weight, terms, mean=mean)
+    # A score that is not finite cannot give a finite value, so a finite value needs no further pass over the scores.
+    if check_values and (total == 0 or not math.isfinite(loss.item())):
+        _checks.all_finite("input", input)
+    return loss, total
