@@ -1,0 +1,130 @@
+"""Measures at one operating point of the curve: precision at a recall, recall at a precision, TPR at FPR, FPR at TPR.
+
+The threshold runs over the distinct scores, and over infinity ("predict nothing") where the measure is defined there.
+Nothing is interpolated: each value is reached by some threshold. A rate counts as reaching its level within a relative
+tolerance of 1e-12, so that 9 of 10 positives reach a recall of 0.9 whatever the rounding of sums of weights.
+
+Where the labels leave a rate undefined (no positives, or no negatives for a false positive rate) the value is NaN,
+with an :class:`~setwise.metrics.UndefinedMetricWarning`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from setwise import _checks
+from setwise.metrics._inputs import TOLERANCE, Floats, Ranked, Values, rank, read_sample, warn_undefined
+
+
+def precision_at_recall(scores: Values, labels: Values, *, recall: float, weight: Values | None = None) -> float:
+    """The highest precision of any threshold whose recall is at least the floor.
+
+    Args:
+        scores: logits or any finite scores, higher is more positive. # shape: (n,)
+        labels: 0 or 1. # shape: (n,)
+        recall: floor in [0, 1]; at 0 every score is a candidate, but not "predict nothing", which has no precision.
+        weight: non-negative weight per sample. # shape: (n,)
+
+    Returns:
+        A number in (0, 1], or NaN with a warning when there are no positives.
+
+    Example:
+        >>> precision_at_recall([4.0, 3.0, 2.0, 1.0], [1, 0, 1, 0], recall=0.9)
+        0.6666666666666666
+    """
+    _checks.in_range("recall", recall, 0, 1)
+    ranked = rank(read_sample(scores, labels, weight))
+    if ranked.positives == 0:
+        warn_undefined("There are no positive samples, so precision at recall is undefined: NaN.")
+        return float("nan")
+    return float(_precision(ranked)[at_least(ranked.tp / ranked.positives, recall)].max())
+
+
+def recall_at_precision(scores: Values, labels: Values, *, precision: float, weight: Values | None = None) -> float:
+    """The highest recall of any threshold whose precision is at least the floor.
+
+    Args:
+        scores: logits or any finite scores, higher is more positive. # shape: (n,)
+        labels: 0 or 1. # shape: (n,)
+        precision: floor in [0, 1].
+        weight: non-negative weight per sample. # shape: (n,)
+
+    Returns:
+        A number in [0, 1], 0 if no threshold reaches the floor; NaN with a warning when there are no positives.
+
+    Example:
+        >>> recall_at_precision([4.0, 3.0, 2.0, 1.0], [1, 0, 1, 0], precision=0.8)
+        0.5
+    """
+    _checks.in_range("precision", precision, 0, 1)
+    ranked = rank(read_sample(scores, labels, weight))
+    if ranked.positives == 0:
+        warn_undefined("There are no positive samples, so recall at precision is undefined: NaN.")
+        return float("nan")
+    reached = ranked.tp[at_least(_precision(ranked), precision)]
+    return float(reached.max(initial=0.0)) / ranked.positives
+
+
+def tpr_at_fpr(scores: Values, labels: Values, *, fpr: float, weight: Values | None = None) -> float:
+    """The highest true positive rate of any threshold whose false positive rate is at most the level.
+
+    Args:
+        scores: logits or any finite scores, higher is more positive. # shape: (n,)
+        labels: 0 or 1. # shape: (n,)
+        fpr: ceiling in [0, 1].
+        weight: non-negative weight per sample. # shape: (n,)
+
+    Returns:
+        A number in [0, 1], 0 if only "predict nothing" keeps the ceiling; NaN with a warning when there is one class.
+
+    Example:
+        >>> tpr_at_fpr([4.0, 3.0, 2.0, 1.0], [1, 0, 1, 0], fpr=0.1)
+        0.5
+    """
+    _checks.in_range("fpr", fpr, 0, 1)
+    ranked = rank(read_sample(scores, labels, weight))
+    if ranked.positives == 0 or ranked.negatives == 0:
+        warn_undefined("There is only one class, so TPR at FPR is undefined: NaN.")
+        return float("nan")
+    reached = ranked.tp[at_most(ranked.fp / ranked.negatives, fpr)]
+    return float(reached.max(initial=0.0)) / ranked.positives
+
+
+def fpr_at_tpr(scores: Values, labels: Values, *, tpr: float, weight: Values | None = None) -> float:
+    """The lowest false positive rate of any threshold whose true positive rate is at least the level.
+
+    Args:
+        scores: logits or any finite scores, higher is more positive. # shape: (n,)
+        labels: 0 or 1. # shape: (n,)
+        tpr: floor in [0, 1]; at 0 the value is 0, by predicting nothing.
+        weight: non-negative weight per sample. # shape: (n,)
+
+    Returns:
+        A number in [0, 1]; NaN with a warning when there is one class.
+
+    Example:
+        >>> fpr_at_tpr([4.0, 3.0, 2.0, 1.0], [1, 0, 1, 0], tpr=0.95)
+        0.5
+    """
+    _checks.in_range("tpr", tpr, 0, 1)
+    ranked = rank(read_sample(scores, labels, weight))
+    if ranked.positives == 0 or ranked.negatives == 0:
+        warn_undefined("There is only one class, so FPR at TPR is undefined: NaN.")
+        return float("nan")
+    if tpr == 0:
+        return 0.0
+    return float(ranked.fp[at_least(ranked.tp / ranked.positives, tpr)].min()) / ranked.negatives
+
+
+def at_least(rate: Floats, floor: float) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+    """Where the rate reaches the floor, within the relative tolerance."""
+    return np.asarray(rate >= floor - TOLERANCE * abs(floor))
+
+
+def at_most(rate: Floats, ceiling: float) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+    """Where the rate keeps below the ceiling, within the relative tolerance."""
+    return np.asarray(rate <= ceiling + TOLERANCE * abs(ceiling))
+
+
+def _precision(ranked: Ranked) -> Floats:
+    return ranked.tp / (ranked.tp + ranked.fp)  # every threshold is a score, so something passes it

@@ -1,0 +1,143 @@
+"""Measures of a whole ranking, free of any threshold: area under the ROC curve, its left part, average precision."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from setwise import _checks
+from setwise.metrics._inputs import Floats, Ranked, Values, rank, read_sample, warn_undefined
+
+_BLOCK = 1 << 15
+
+_ONE_CLASS = "There is only one class, so the area under the ROC curve is undefined: NaN."
+
+
+def auroc(scores: Values, labels: Values, *, weight: Values | None = None) -> float:
+    """Area under the ROC curve: the chance that a positive scores above a negative, ties counted half.
+
+    AUC = (sum over positives i and negatives j of w_i w_j ([s_i > s_j] + [s_i = s_j] / 2)) / (P N), by one sort.
+
+    Args:
+        scores: logits or any finite scores, higher is more positive. # shape: (n,)
+        labels: 0 or 1. # shape: (n,)
+        weight: non-negative weight per sample. # shape: (n,)
+
+    Returns:
+        A number in [0, 1], or NaN with a warning when there is one class only.
+
+    Example:
+        >>> auroc([0.1, 0.4, 0.35, 0.8], [0, 0, 1, 1])
+        0.75
+    """
+    ranked = rank(read_sample(scores, labels, weight))
+    if ranked.positives == 0 or ranked.negatives == 0:
+        warn_undefined(_ONE_CLASS)
+        return float("nan")
+    # One side divided first: the product of two sums of very small or large weights would leave the range of floats.
+    return _area(ranked.fp, ranked.tp, ranked.positives) / ranked.negatives
+
+
+def partial_auroc(
+    scores: Values,
+    labels: Values,
+    *,
+    max_fpr: float,
+    standardized: bool = True,
+    weight: Values | None = None,
+) -> float:
+    """Area under the ROC curve where the false positive rate is at most ``max_fpr``.
+
+    The curve is linear between its points, also at ``max_fpr``. With A the raw area and m = max_fpr, the standardized
+    value (McClish 1989) maps chance to 1/2 and perfection to 1: (1 + (A - m^2 / 2) / (m - m^2 / 2)) / 2.
+
+    Args:
+        scores: logits or any finite scores, higher is more positive. # shape: (n,)
+        labels: 0 or 1. # shape: (n,)
+        max_fpr: right end of the area, in (0, 1].
+        standardized: McClish's value, or else the raw area in [0, max_fpr].
+        weight: non-negative weight per sample. # shape: (n,)
+
+    Returns:
+        The area, or NaN with a warning when there is one class only.
+
+    Example:
+        >>> partial_auroc([0.1, 0.4, 0.35, 0.8], [0, 0, 1, 1], max_fpr=0.5, standardized=False)
+        0.25
+    """
+    _checks.in_range("max_fpr", max_fpr, 0, 1, open_low=True)
+    ranked = rank(read_sample(scores, labels, weight))
+    if ranked.positives == 0 or ranked.negatives == 0:
+        warn_undefined(_ONE_CLASS)
+        return float("nan")
+    area = _area_up_to(ranked, max_fpr)
+    if not standardized:
+        return area
+    chance = max_fpr**2 / 2
+    return 0.5 * (1 + (area - chance) / (max_fpr - chance))
+
+
+def average_precision(scores: Values, labels: Values, *, weight: Values | None = None) -> float:
+    """Average precision: precision weighted by the steps of recall, without interpolation.
+
+    AP = sum over thresholds k, from the highest, of (recall_k - recall_{k-1}) precision_k.
+
+    Args:
+        scores: logits or any finite scores, higher is more positive. # shape: (n,)
+        labels: 0 or 1. # shape: (n,)
+        weight: non-negative weight per sample. # shape: (n,)
+
+    Returns:
+        A number in [0, 1]; 0 with a warning when there are no positives, 1 when there are no negatives.
+
+    Example:
+        >>> average_precision([3.0, 2.0, 1.0, 0.0], [1, 0, 1, 0])
+        0.8333333333333333
+    """
+    ranked = rank(read_sample(scores, labels, weight))
+    if ranked.positives == 0:
+        warn_undefined("There are no positive samples, so average precision is undefined: set to 0.")
+        return 0.0
+    tp, fp = ranked.tp, ranked.fp
+    parts = [float(tp[0]) * float(tp[0] / (tp[0] + fp[0]))]
+    for block in _blocks(len(tp)):
+        part = tp[block]
+        precision = part[1:] / (part[1:] + fp[block][1:])
+        parts.append(float((np.diff(part) * precision).sum()))
+    return math.fsum(parts) / ranked.positives
+
+
+def _blocks(length: int) -> Iterator[slice]:
+    """Slices that share their end points, so that every step from one entry to the next lies in one of them.
+
+    Blocks that fit the cache spare the fresh memory of intermediate results as long as the whole curve. Sums are
+    NumPy's, not a BLAS product's, whose threads cost more than they bring and may reorder the terms.
+    """
+    return (slice(start, start + _BLOCK + 1) for start in range(0, length - 1, _BLOCK))
+
+
+def _area(x: Floats, y: Floats, top: float) -> float:
+    """Area under the broken line from (0, 0) through the points (x_i, y_i / top); x does not fall."""
+    parts = [float(x[0]) * float(y[0] / top)]
+    for block in _blocks(len(x)):
+        height = y[block] / top
+        parts.append(float((np.diff(x[block]) * (height[1:] + height[:-1])).sum()))
+    return math.fsum(parts) / 2
+
+
+def _area_up_to(ranked: Ranked, max_fpr: float) -> float:
+    """Raw area under the ROC curve left of ``max_fpr``, in units of rates."""
+    end = max_fpr * ranked.negatives
+    inside = int(np.searchsorted(ranked.fp, end, side="right"))  # the points with fp <= end
+    area = last_fp = last_tp = 0.0
+    if inside:
+        area = _area(ranked.fp[:inside], ranked.tp[:inside], ranked.positives)
+        last_fp, last_tp = float(ranked.fp[inside - 1]), float(ranked.tp[inside - 1])
+    if inside < len(ranked.fp):
+        width = end - last_fp
+        share = width / (float(ranked.fp[inside]) - last_fp)
+        height = last_tp + share * (float(ranked.tp[inside]) - last_tp) / 2
+        area += width * height / ranked.positives
+    return area / ranked.negatives
