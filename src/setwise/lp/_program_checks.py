@@ -98,7 +98,7 @@ def broadcast(batches: Iterable[tuple[str, torch.Size]]) -> torch.Size:
     common = torch.Size()
     for name, batch in batches:
         try:
-            common = torch.broadcast_shapes(common, batch)  # type: ignore[no-untyped-call]
+            common = torch.broadcast_shapes(common, batch)
         except RuntimeError:
             raise _checks.InputError(
                 f"Expected the batch dimensions of `{name}` to broadcast with {tuple(common)}, those of the fields "
