@@ -1,0 +1,57 @@
+"""Data: loaders of standard formats, a built-in image set, controlled imbalance and stratified batches.
+
+Data sets are read as their own sites give them, from a folder: :func:`data_root` is ``$SETWISE_DATA`` where that is
+set, else ``~/.cache/setwise``; every loader also takes a folder. Nothing is downloaded.
+"""
+
+from setwise.data._files import data_root
+from setwise.data.arrays import LabelledArrays, image_tensor, label_tensor, load_arrays
+from setwise.data.builtin import load_fashion
+from setwise.data.catalog import dataset_names, load
+from setwise.data.cifar import load_cifar10, load_cifar100
+from setwise.data.encoding import ColumnCode, TableEncoding
+from setwise.data.idx import load_idx
+from setwise.data.imbalance import (
+    Imbalance,
+    drop_class,
+    group_classes,
+    make_imbalanced,
+    one_versus_rest,
+)
+from setwise.data.samplers import StratifiedBatchSampler
+from setwise.data.segmentation import SegmentationFolder, camvid_folder, load_camvid, load_coco_stuff
+from setwise.data.splits import stratified_split
+from setwise.data.stl10 import load_stl10
+from setwise.data.table import Table, load_inputs, load_keel, load_table
+
+__all__ = [
+    "ColumnCode",
+    "Imbalance",
+    "LabelledArrays",
+    "SegmentationFolder",
+    "StratifiedBatchSampler",
+    "Table",
+    "TableEncoding",
+    "camvid_folder",
+    "data_root",
+    "dataset_names",
+    "drop_class",
+    "group_classes",
+    "image_tensor",
+    "label_tensor",
+    "load",
+    "load_arrays",
+    "load_camvid",
+    "load_cifar10",
+    "load_cifar100",
+    "load_coco_stuff",
+    "load_fashion",
+    "load_idx",
+    "load_inputs",
+    "load_keel",
+    "load_stl10",
+    "load_table",
+    "make_imbalanced",
+    "one_versus_rest",
+    "stratified_split",
+]

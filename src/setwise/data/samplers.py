@@ -1,0 +1,234 @@
+"""Mini-batches in which every class has its place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch.utils.data import Sampler
+
+from setwise._checks import InputError, all_binary, all_non_negative, in_range, is_count, to_numpy
+from setwise.data.imbalance import Index, Labels, whole_labels
+
+
+class StratifiedBatchSampler(Sampler[list[int]]):
+    r"""Batches with a fixed number of samples of each class, for ``DataLoader(dataset, batch_sampler=...)``.
+
+    A measure such as AUC or recall is undefined on a batch without positives; here every batch has some. Class
+    :math:`c` with :math:`n_c` samples has a quota :math:`q_c` per batch. The class with the largest :math:`n_c / q_c`
+    (the majority, unless the quotas ask for more of it than its share) sets the length of an epoch:
+
+    - It is visited exactly once per epoch, in :math:`\lceil n_c / q_c \rceil` batches.
+    - The other classes are visited at least once: each is drawn without replacement until exhausted, then reshuffled
+      and drawn again. A sample comes twice in one batch only where its class has fewer samples than its quota.
+    - The last batch is smaller where the leading class does not divide evenly; the others then give the same part of
+      their quota, rounded up, so that every class is still there. ``drop_last`` leaves that batch out.
+
+    The order depends on ``(seed, epoch)`` only, so rounds of the smaller classes do not carry over to the next epoch.
+    Each pass starts the next epoch by itself, also after a pass that was left early; :meth:`set_epoch` sets it. A data
+    set of one class gives plain batches. Each process of a distributed run would draw the same batches: give each its
+    own part of the data.
+
+    Args:
+        labels: Classes, shape (n,).
+        batch_size: Samples per batch; at least the number of classes.
+        positives: Samples of class 1 per batch; labels must be 0 and 1.
+        fraction: The same as a share of the batch, in (0, 1); rounded, at least one sample of either class. Without
+            either, quotas follow the shares of the data set, with at least one sample per class.
+        weight: Weights of the samples, shape (n,). A class's draws are then independent, with replacement, in
+            proportion to the weights of its samples: epochs have the same number of batches, but no sample is sure to
+            be visited.
+        shuffle: False visits the samples of each class in their order, the classes one after the other in each batch.
+        drop_last: Leave out the smaller last batch.
+        seed: Seed of the order.
+
+    Example:
+        >>> sampler = StratifiedBatchSampler([0] * 90 + [1] * 10, batch_size=16, positives=4)
+        >>> len(sampler), [sum(i >= 90 for i in batch) for batch in sampler]
+        (8, [4, 4, 4, 4, 4, 4, 4, 2])
+    """
+
+    def __init__(
+        self,
+        labels: Labels,
+        batch_size: int,
+        *,
+        positives: int | None = None,
+        fraction: float | None = None,
+        weight: Labels | None = None,
+        shuffle: bool = True,
+        drop_last: bool = False,
+        seed: int = 0,
+    ) -> None:
+        is_count("batch_size", batch_size)
+        is_count("seed", seed, 0)
+        self.labels = whole_labels("labels", labels)
+        self.batch_size = batch_size
+        self.drop_last = drop_last
+        self.shuffle = shuffle
+        self.seed = seed
+        classes = [int(c) for c in np.unique(self.labels)]
+        self._members = {c: np.flatnonzero(self.labels == c) for c in classes}
+        self.quotas = _quotas(self.labels, batch_size, positives, fraction)
+        self._chances = None if weight is None else self._class_chances(weight)
+        self._draws = self._plan()
+        self._epoch = 0
+        self._handed_out = 0
+        self._at_start = True  # whether the next pass takes up (epoch, handed_out) as they stand
+
+    def __len__(self) -> int:
+        """Batches in a whole epoch, also while one is resumed in its middle."""
+        return len(next(iter(self._draws.values())))
+
+    def __iter__(self) -> Iterator[list[int]]:
+        if not self._at_start:  # the pass before was left early
+            self._epoch, self._handed_out = self._epoch + 1, 0
+        self._at_start = False
+        return self._pass(self._epoch, self._handed_out)
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that is under way, or the next one where none is."""
+        return self._epoch
+
+    def set_epoch(self, epoch: int) -> None:
+        """Let the next pass be this epoch, from its start; a resumed epoch of the same number keeps its place."""
+        is_count("epoch", epoch, 0)
+        if not (self._at_start and epoch == self._epoch):
+            self._epoch, self._handed_out = epoch, 0
+        self._at_start = True
+
+    def state_dict(self) -> dict[str, int]:
+        """Where the sampler stands: the epoch, and how many of its batches have been handed out.
+
+        A ``DataLoader`` with workers asks for ``num_workers * prefetch_factor`` batches ahead of those it returns, and
+        all are counted here. To resume exactly, save with ``num_workers=0``, or put the number of batches used in this
+        epoch at ``"batch"``.
+        """
+        return {"epoch": self._epoch, "batch": self._handed_out, "seed": self.seed, "batches": len(self)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take up where :meth:`state_dict` was called; the seed is taken over as well."""
+        lacking = {"epoch", "batch", "seed", "batches"} - state.keys()
+        if lacking:
+            raise InputError(f"Expected `state` to come from `state_dict`, but it lacks {', '.join(sorted(lacking))}.")
+        if state["batches"] != len(self):
+            raise InputError(
+                f"Expected `state` of a sampler with {len(self)} batches per epoch, but it had {state['batches']}: "
+                "the labels or the batch size differ."
+            )
+        is_count("state['epoch']", state["epoch"], 0)
+        in_range("state['batch']", state["batch"], 0, len(self))
+        self.seed = int(state["seed"])
+        self._epoch, self._handed_out = int(state["epoch"]), int(state["batch"])
+        if self._handed_out == len(self):
+            self._epoch, self._handed_out = self._epoch + 1, 0
+        self._at_start = True
+
+    def _pass(self, epoch: int, start: int) -> Iterator[list[int]]:
+        batches = self._batches(epoch)
+        for k in range(start, len(batches)):
+            self._epoch, self._handed_out = epoch, k + 1
+            if k + 1 == len(batches):  # so that a state saved after the last batch starts the next epoch
+                self._epoch, self._handed_out, self._at_start = epoch + 1, 0, True
+            yield batches[k].tolist()
+
+    def _batches(self, epoch: int) -> list[Index]:
+        """All batches of an epoch."""
+        rng = np.random.default_rng([self.seed, epoch])
+        parts = [self._class_batches(c, rng) for c in self._members]
+        batches = [np.concatenate(pieces) for pieces in zip(*parts, strict=True)]
+        return [rng.permutation(batch) for batch in batches] if self.shuffle else batches
+
+    def _class_batches(self, c: int, rng: np.random.Generator) -> list[Index]:
+        """What one class gives to each batch."""
+        members = self._members[c]
+        if self._chances is not None:
+            drawn = rng.choice(members, size=sum(self._draws[c]), p=self._chances[c])
+            return np.split(drawn, np.cumsum(self._draws[c])[:-1])
+        batches = []
+        left = rng.permutation(members) if self.shuffle else members
+        for count in self._draws[c]:
+            taken = left[:count]
+            left = left[count:]
+            while taken.size < count:
+                fresh = rng.permutation(members) if self.shuffle else members
+                if count <= members.size:  # what the batch already holds goes to the end of the new round
+                    held = np.isin(fresh, taken)
+                    fresh = np.concatenate([fresh[~held], fresh[held]])
+                need = count - taken.size
+                taken, left = np.concatenate([taken, fresh[:need]]), fresh[need:]
+            batches.append(taken)
+        return batches
+
+    def _plan(self) -> dict[int, list[int]]:
+        """How many samples each class gives to each batch of an epoch."""
+        lead = max(self._members, key=lambda c: self._members[c].size / self.quotas[c])
+        n, q = self._members[lead].size, self.quotas[lead]
+        whole, rest = divmod(n, q)
+        if self.drop_last and whole == 0:
+            raise InputError(
+                f"Expected `batch_size` to be small enough for one whole batch where `drop_last` is set, "
+                f"but class {lead} has {n} samples and a quota of {q}."
+            )
+        plan = {}
+        for c, quota in self.quotas.items():
+            plan[c] = [quota] * whole
+            if rest and not self.drop_last:
+                plan[c].append(-(-quota * rest // q))
+        return plan
+
+    def _class_chances(self, weight: Labels) -> dict[int, NDArray[np.float64]]:
+        weights = to_numpy("weight", weight).astype(np.float64)
+        if weights.shape != self.labels.shape:
+            raise InputError(
+                f"Expected `weight` to have the shape of `labels`, {self.labels.shape}, got {weights.shape}."
+            )
+        if not self.shuffle:
+            raise InputError("Expected `shuffle` to be True where `weight` is given, since weighted draws are random.")
+        all_non_negative("weight", weights)
+        chances = {}
+        for c, members in self._members.items():
+            total = weights[members].sum()
+            if total == 0:
+                raise InputError(f"Expected `weight` to be positive for some sample of class {c}, but all are zero.")
+            chances[c] = weights[members] / total
+        return chances
+
+
+def _quotas(labels: Index, size: int, positives: int | None, fraction: float | None) -> dict[int, int]:
+    """Samples of each class in a whole batch."""
+    classes, counts = np.unique(labels, return_counts=True)
+    if positives is not None or fraction is not None:
+        return _binary_quotas(labels, size, positives, fraction)
+    if classes.size > size:
+        raise InputError(f"Expected `batch_size` to be at least the number of classes, {classes.size}, but got {size}.")
+    exact = size * counts / labels.size
+    quotas = np.maximum(1, np.floor(exact + 1e-9)).astype(np.int64)
+    while quotas.sum() != size:  # give to, or take from, the class that is farthest from its share
+        gap = exact - quotas
+        if quotas.sum() < size:
+            quotas[np.argmax(gap)] += 1
+        else:
+            quotas[np.argmin(np.where(quotas > 1, gap, np.inf))] -= 1
+    return {int(c): int(q) for c, q in zip(classes, quotas, strict=True)}
+
+
+def _binary_quotas(labels: Index, size: int, positives: int | None, fraction: float | None) -> dict[int, int]:
+    if positives is not None and fraction is not None:
+        raise InputError("Expected `positives` or `fraction`, but got both.")
+    all_binary("labels", labels)
+    if labels.min() == labels.max():
+        raise InputError(f"Expected `labels` to hold 0 and 1 for a quota of positives, but all are {labels[0]}.")
+    if size < 2:
+        raise InputError(f"Expected `batch_size` to be at least 2, one sample per class, but got {size}.")
+    if fraction is not None:
+        in_range("fraction", fraction, 0, 1, open_low=True, open_high=True)
+        positives = min(max(round(fraction * size), 1), size - 1)
+    if positives is not None:
+        is_count("positives", positives)
+        in_range("positives", positives, 1, size - 1)
+        return {0: size - int(positives), 1: int(positives)}
+    return {}
