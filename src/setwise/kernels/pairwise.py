@@ -11,7 +11,8 @@ below a negative,
     p = 2:  d/dk_i = 2 w_i (k_i W_above - K_above),   d/dk_j = 2 w_j (k_j W_below - K_below),
 
 W the sum of weights and K that of weight times key; the value is sum_i k_i dk_i / p (Euler, homogeneous of degree p). A
-pair with k_i = k_j counts as satisfied (relu's convention: gradient 0 at the kink). O(n log n) time, O(n) memory.
+pair with k_i = k_j counts as satisfied unless asked otherwise (relu's convention: gradient 0 at the kink). O(n log n)
+time, O(n) memory.
 
 The NumPy form serves the CPU in eager mode; the torch form serves every other device, ``torch.compile``,
 ``torch.func`` and second derivatives.
@@ -32,11 +33,15 @@ from setwise.kernels.sorting import sort_numpy, sort_torch
 
 
 class Term(NamedTuple):
-    """One pair sum: ``coefficient * sum w_i w_j relu(margin - (s_i - s_j))^power``."""
+    """One pair sum: ``coefficient * sum w_i w_j relu(margin - (s_i - s_j))^power``.
+
+    ``closed`` says that a pair exactly at the kink counts as violated, with the slope of that side.
+    """
 
     coefficient: float
     margin: float
     power: int
+    closed: bool = False
 
 
 def pair_loss(
@@ -62,9 +67,10 @@ def pair_loss(
     fixed = score.detach()
     total: Tensor | float
     if score.ndim == 1 and score.device.type == "cpu" and _checks.values_are_readable():
-        number, slope, total = _evaluate_numpy(
-            fixed.numpy(), positive.numpy(), None if weight is None else weight.numpy(), terms, mean=mean
-        )
+        with np.errstate(invalid="ignore", over="ignore"):  # what is not finite shows in the value
+            number, slope, total = _evaluate_numpy(
+                fixed.numpy(), positive.numpy(), None if weight is None else weight.numpy(), terms, mean=mean
+            )
         value, gradient = torch.scalar_tensor(number, dtype=score.dtype), torch.from_numpy(slope)
     else:
         value, gradient, total = _evaluate_torch(fixed, positive, weight, terms, mean=mean)
@@ -92,9 +98,9 @@ def _evaluate_numpy(
     scale = 1 / total if mean else 1.0
     value = 0.0
     gradient: NDArray[Any] | None = None
-    for coefficient, margin, power in terms:
+    for coefficient, margin, power, closed in terms:
         key = score - np.multiply(positive, margin, dtype=score.dtype) if margin else score
-        index, label = sort_numpy(key, positive)
+        index, label = sort_numpy(key, positive, positives_first=closed)
         if weight is None and power == 1:
             ordered = _violations(label)
         else:
@@ -155,9 +161,9 @@ def _evaluate_torch(
     total = torch.where(positive, w, zero).sum(-1) * torch.where(positive, zero, w).sum(-1)  # shape: (*batch,)
     scale = torch.where(total > 0, 1 / total.clamp(min=torch.finfo(wide).tiny), 0) if mean else torch.ones_like(total)
     value, gradient = torch.zeros_like(total), torch.zeros_like(w)
-    for coefficient, margin, power in terms:
+    for coefficient, margin, power, closed in terms:
         key = score - margin * positive.to(score.dtype)
-        index = sort_torch(key.detach(), positive)
+        index = sort_torch(key.detach(), positive, positives_first=closed)
         centred = key.to(wide)
         centred = centred - centred.detach().mean(-1, keepdim=True)
         ordered = _slopes_torch(centred.gather(-1, index), positive.gather(-1, index), w.gather(-1, index), power)

@@ -70,9 +70,8 @@ def auc_program(scores: Tensor, labels: Tensor, *, margin: float = 1.0, weight: 
     cost = torch.ones_like(gaps) if weight is None else weight[positive].outer(weight[~positive]).to(gaps)
     count = gaps.numel()
     rows = torch.arange(count + 1, device=scores.device)
-    minus_identity = torch.sparse_csr_tensor(
-        rows, rows[:-1], -torch.ones(count, dtype=scores.dtype, device=scores.device), size=(count, count)
-    )
+    minus_ones = -torch.ones(count, dtype=scores.dtype, device=scores.device)
+    minus_identity = torch.sparse_csr_tensor(rows, rows[:-1], minus_ones, (count, count), check_invariants=False)
     return LinearProgram(cost.flatten(), minus_identity, gaps.flatten() - margin)
 
 
@@ -195,7 +194,7 @@ def _terms(surrogate: str, margin: float) -> tuple[Term, ...]:
         return (Term(1.0, margin, 1),)
     if surrogate == "squared_hinge":
         return (Term(1.0, margin, 2),)
-    return (Term(1 / margin, margin, 1), Term(-1 / margin, 0.0, 1))
+    return (Term(1 / margin, margin, 1), Term(-1 / margin, 0.0, 1, closed=True))  # slope 0 at both kinks
 
 
 def _loss(

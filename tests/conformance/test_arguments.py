@@ -1,0 +1,113 @@
+"""Every argument matters, and every check accepts what it should and refuses what it should."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import pytest
+import torch
+
+from setwise import InputError
+from support.draws import draw
+from support.spec import Case
+
+
+def test_every_option_changes_the_loss(case: Case) -> None:
+    scores, labels, _ = draw(0, size=30)
+    base = case.functional(scores, labels, **case.settings)
+    for name, other in case.others.items():
+        changed = case.functional(scores, labels, **{**case.settings, name: other})
+        assert not torch.equal(base, changed), name
+        assert torch.equal(case.loss(**{**case.settings, name: other})(scores, labels), changed), name
+
+
+def test_the_table_names_every_option(case: Case) -> None:
+    options = {name for name in inspect.signature(case.loss).parameters if name != "check_values"}
+    assert options == set(case.others)
+    assert set(inspect.signature(case.functional).parameters) == {
+        "input", "target", "weight", "check_values", *options,
+    }  # fmt: skip
+    assert len(options) <= 8
+
+
+def test_weight_changes_the_loss(case: Case) -> None:
+    scores, labels, weight = draw(1, size=30, weighted=True)
+    assert not torch.equal(
+        case.functional(scores, labels, **case.settings),
+        case.functional(scores, labels, weight=weight, **case.settings),
+    )
+
+
+def test_bad_options_are_refused_by_name(case: Case) -> None:
+    scores, labels, _ = draw(0)
+    for options, message in case.refused:
+        with pytest.raises((InputError, TypeError), match=message):
+            case.loss(**{**case.settings, **options})
+        with pytest.raises((InputError, TypeError), match=message):
+            case.functional(scores, labels, **{**case.settings, **options})
+
+
+GOOD = torch.tensor([0.1, -0.4, 2.0, 0.3])
+LABELS = torch.tensor([0, 1, 1, 0])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"input": GOOD[:3]}, InputError, r"`target`.*\(3,\).*\(4,\)"),
+        ({"input": GOOD.unsqueeze(1)}, InputError, r"`target`.*\(4, 1\).*\(4,\).*squeeze"),
+        ({"input": torch.stack([GOOD, GOOD], 1)}, InputError, r"`target`.*\(4, 2\).*\(4,\)"),
+        ({"input": GOOD.long()}, TypeError, "`input`.*int64"),
+        ({"input": GOOD.tolist()}, TypeError, "`input`.*list"),
+        ({"target": LABELS.tolist()}, TypeError, "`target`.*list"),
+        ({"target": LABELS.to(torch.complex64)}, TypeError, "`target`.*complex"),
+        ({"input": torch.tensor([0.1, float("nan"), 2.0, 0.3])}, InputError, r"`input`.*1 of 4.*\[1\].*nan"),
+        ({"input": torch.tensor([0.1, 0.2, float("inf"), 0.3])}, InputError, r"`input`.*\[2\].*inf"),
+        ({"input": torch.tensor([0.1, 0.2, -float("inf"), 0.3])}, InputError, r"`input`.*\[2\].*-inf"),
+        ({"target": torch.tensor([0, 2, 1, 0])}, InputError, "`target`.*0 and 1.*2"),
+        ({"target": torch.tensor([-1, 1, 1, -1])}, InputError, "`target`.*-1.*labels > 0"),
+        ({"target": torch.tensor([0.0, 0.5, 1.0, 0.0])}, InputError, "`target`.*0.5"),
+        ({"target": torch.tensor([0.0, float("nan"), 1.0, 0.0])}, InputError, "`target`.*nan"),
+        ({"weight": torch.ones(3)}, InputError, r"`weight`.*\(4,\).*\(3,\)"),
+        ({"weight": torch.tensor([1.0, -1.0, 1.0, 1.0])}, InputError, "`weight`.*non-negative.*-1"),
+        ({"weight": torch.tensor([1.0, float("nan"), 1.0, 1.0])}, InputError, "`weight`.*finite"),
+        ({"weight": [1.0] * 4}, TypeError, "`weight`.*list"),
+        ({"input": torch.tensor([float("nan")] * 4), "target": torch.zeros(4)}, InputError, "`input`"),
+    ],
+)
+def test_bad_tensors_are_refused_by_name(
+    case: Case, arguments: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    call = {"input": GOOD, "target": LABELS, "weight": None, **arguments}
+    for loss in (case.loss(**case.settings), lambda **kw: case.functional(**kw, **case.settings)):
+        with pytest.raises(error, match=message):
+            loss(**call)
+
+
+def test_the_same_tensors_are_accepted_when_right(case: Case) -> None:
+    for weight in (None, torch.ones(4), torch.zeros(4), torch.tensor([1, 2, 3, 4])):
+        assert case.loss(**case.settings)(GOOD, LABELS, weight).isfinite()
+
+
+def test_value_checks_can_be_switched_off(case: Case) -> None:
+    scores = torch.tensor([0.1, float("nan"), 2.0, 0.3])
+    assert case.loss(**case.settings, check_values=False)(scores, LABELS).isnan()
+    with pytest.raises(InputError, match="`input`"):
+        case.loss(**case.settings, check_values=True)(scores, LABELS)
+
+
+def test_programs_and_exact_values_check_their_arguments(case: Case) -> None:
+    faces: list[Any] = [case.exact] + ([case.program] if case.program else [])
+    for face in faces:
+        with pytest.raises(InputError, match="`labels`"):
+            face(GOOD, LABELS[:3])
+        with pytest.raises(InputError, match=r"`labels`.*2"):
+            face(GOOD, LABELS * 2)
+        with pytest.raises(TypeError, match="`scores`"):
+            face(GOOD.long(), LABELS)
+        with pytest.raises(InputError, match="`margin`"):
+            face(GOOD, LABELS, margin=-1.0)
+    if case.program:
+        with pytest.raises(InputError, match=r"`scores`.*shape"):
+            case.program(GOOD.reshape(2, 2), LABELS.reshape(2, 2))
