@@ -18,7 +18,7 @@ class StratifiedBatchSampler(Sampler[list[int]]):
 
     A measure such as AUC or recall is undefined on a batch without positives; here every batch has some. Class
     :math:`c` with :math:`n_c` samples has a quota :math:`q_c` per batch. The class with the largest :math:`n_c / q_c`
-    (the majority, unless the quotas ask for more of it than its share) sets the length of an epoch:
+    (the majority, unless the quotas give it more than its share) sets the length of an epoch:
 
     - It is visited exactly once per epoch, in :math:`\lceil n_c / q_c \rceil` batches.
     - The other classes are visited at least once: each is drawn without replacement until exhausted, then reshuffled
@@ -36,7 +36,8 @@ class StratifiedBatchSampler(Sampler[list[int]]):
         batch_size: Samples per batch; at least the number of classes.
         positives: Samples of class 1 per batch; labels must be 0 and 1.
         fraction: The same as a share of the batch, in (0, 1); rounded, at least one sample of either class. Without
-            either, quotas follow the shares of the data set, with at least one sample per class.
+            either, quotas follow the shares of the data set, with at least one sample per class, rounded so that an
+            epoch has as few batches as possible.
         weight: Weights of the samples, shape (n,). A class's draws are then independent, with replacement, in
             proportion to the weights of its samples: epochs have the same number of batches, but no sample is sure to
             be visited.
@@ -83,10 +84,16 @@ class StratifiedBatchSampler(Sampler[list[int]]):
         return len(next(iter(self._draws.values())))
 
     def __iter__(self) -> Iterator[list[int]]:
+        # A generator, so that nothing moves before the first batch: loaders with workers call `iter` twice per pass.
         if not self._at_start:  # the pass before was left early
             self._epoch, self._handed_out = self._epoch + 1, 0
         self._at_start = False
-        return self._pass(self._epoch, self._handed_out)
+        epoch, batches = self._epoch, self._batches(self._epoch)
+        for k in range(self._handed_out, len(batches)):
+            self._epoch, self._handed_out = epoch, k + 1
+            if k + 1 == len(batches):  # so that a state saved after the last batch starts the next epoch
+                self._epoch, self._handed_out, self._at_start = epoch + 1, 0, True
+            yield batches[k].tolist()
 
     @property
     def epoch(self) -> int:
@@ -126,14 +133,6 @@ class StratifiedBatchSampler(Sampler[list[int]]):
         if self._handed_out == len(self):
             self._epoch, self._handed_out = self._epoch + 1, 0
         self._at_start = True
-
-    def _pass(self, epoch: int, start: int) -> Iterator[list[int]]:
-        batches = self._batches(epoch)
-        for k in range(start, len(batches)):
-            self._epoch, self._handed_out = epoch, k + 1
-            if k + 1 == len(batches):  # so that a state saved after the last batch starts the next epoch
-                self._epoch, self._handed_out, self._at_start = epoch + 1, 0, True
-            yield batches[k].tolist()
 
     def _batches(self, epoch: int) -> list[Index]:
         """All batches of an epoch."""
@@ -205,14 +204,9 @@ def _quotas(labels: Index, size: int, positives: int | None, fraction: float | N
         return _binary_quotas(labels, size, positives, fraction)
     if classes.size > size:
         raise InputError(f"Expected `batch_size` to be at least the number of classes, {classes.size}, but got {size}.")
-    exact = size * counts / labels.size
-    quotas = np.maximum(1, np.floor(exact + 1e-9)).astype(np.int64)
-    while quotas.sum() != size:  # give to, or take from, the class that is farthest from its share
-        gap = exact - quotas
-        if quotas.sum() < size:
-            quotas[np.argmax(gap)] += 1
-        else:
-            quotas[np.argmin(np.where(quotas > 1, gap, np.inf))] -= 1
+    quotas = np.ones_like(counts)
+    for _ in range(size - classes.size):  # each further place to the class that would need most batches: Adams' method
+        quotas[np.argmax(counts / quotas)] += 1
     return {int(c): int(q) for c, q in zip(classes, quotas, strict=True)}
 
 
