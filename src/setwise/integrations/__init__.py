@@ -1,0 +1,1 @@
+"""Bridges to other libraries, one module per host; none is imported until asked for."""

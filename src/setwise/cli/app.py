@@ -1,0 +1,203 @@
+"""The commands, and what happens to errors: one line on stderr, exit code 2, no traceback.
+
+Commands import what they need when they run, so that ``setwise --help`` does not wait for Lightning.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from setwise._checks import InputError, extra
+
+extra("typer", "cli")
+extra("rich", "cli")
+import typer  # noqa: E402
+
+if TYPE_CHECKING:
+    from setwise.experiments.settings import ComparisonSettings
+
+INTERRUPTED = 130  # what shells give for a process ended by Ctrl-C
+USAGE_ERROR = 2
+DISAGREEMENT = 1
+
+app = typer.Typer(
+    help="Train models on the measure you report, and judge them honestly.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code.
+
+    Args:
+        arguments: Those after the program's name; by default the process's own.
+    """
+    given = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    usage: type[Exception] = typer.BadParameter.__mro__[1]  # Typer's usage errors: unknown options, missing values
+    try:
+        code = app(args=given, prog_name="setwise", standalone_mode=False)
+    except (KeyboardInterrupt, typer.Abort):
+        return _say("stopped", INTERRUPTED)
+    except typer.Exit as exit_:
+        return exit_.exit_code
+    except usage as error:
+        return _say(f"error: {error.format_message()}", USAGE_ERROR)  # type: ignore[attr-defined]
+    except (InputError, OSError, ImportError) as error:
+        return _say(f"error: {error}", USAGE_ERROR)
+    except TypeError as error:
+        # The checks at the edge say "Expected `name` to be"; any other TypeError is a fault of ours and shows itself.
+        if not str(error).startswith("Expected "):
+            raise
+        return _say(f"error: {error}", USAGE_ERROR)
+    return code if isinstance(code, int) else 0
+
+
+def _say(message: str, code: int) -> int:
+    sys.stderr.write(f"setwise: {' '.join(message.split())}\n")
+    return code
+
+
+def _version(wanted: bool) -> None:  # noqa: FBT001 (Typer's signature)
+    if wanted:
+        typer.echo(f"setwise {importlib.metadata.version('setwise')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Train models on the measure you report, and judge them honestly."""
+
+
+@app.command()
+def train(
+    source: Annotated[str | None, typer.Argument(metavar="DATA", help="The same as --data.")] = None,
+    *,
+    measure: Annotated[str | None, typer.Option(help="Measure to train for. [default: auc]")] = None,
+    data: Annotated[
+        str | None, typer.Option(help="Data set's name or folder, or a table (.csv, .csv.gz, ...). [default: fashion]")
+    ] = None,
+    target: Annotated[str | None, typer.Option(help="Target column of a table. [default: the last]")] = None,
+    positive: Annotated[
+        str | None, typer.Option(help="Positive class, by name or index. [default: shirt for fashion]")
+    ] = None,
+    minority: Annotated[
+        float | None,
+        typer.Option(help="Share of positives to thin the data to; 0 leaves it as it is. [default: 0.05, tables: 0]"),
+    ] = None,
+    epochs: Annotated[int | None, typer.Option(help="Most epochs of one training.")] = None,
+    seeds: Annotated[int | None, typer.Option(help="Repetitions. [default: 3]")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Examples in a batch.")] = None,
+    patience: Annotated[int | None, typer.Option(help="Epochs without improvement before stopping.")] = None,
+    threads: Annotated[int | None, typer.Option(help="Threads of torch. [default: 2]")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder to write to. [default: runs/<measure>-<data>]")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in the folder.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run in the folder.")] = False,
+) -> None:
+    """Train on a measure and on cross-entropy, compare both over seeds, write a report."""
+    if source is not None and data is not None:
+        raise InputError(f"Expected the data once, but got {source!r} and --data {data!r}.")
+    if resume and overwrite:
+        raise InputError("Expected --resume or --overwrite, but got both.")
+    given = {
+        "measure": measure,
+        "data": source if data is None else data,
+        "target": target,
+        "positive": positive,
+        "minority": minority,
+        "epochs": epochs,
+        "seeds": seeds,
+        "batch_size": batch_size,
+        "patience": patience,
+        "threads": threads,
+    }
+    _train({name: value for name, value in given.items() if value is not None}, out, resume=resume, overwrite=overwrite)
+
+
+def _train(given: dict[str, Any], out: Path | None, *, resume: bool, overwrite: bool) -> None:
+    """Run the comparison with the options that were given, then print the table."""
+    from setwise.cli.display import Bars, console, print_table
+
+    try:
+        settings, out = _settings(given, out, resume=resume)
+        from setwise.experiments.comparison import compare  # takes seconds, so after the options are known to be good
+
+        with Bars(settings.parsed_measure().title) as bars:
+            results = compare(settings, out, resume=resume, overwrite=overwrite, progress=bars)
+    except KeyboardInterrupt:
+        again = f" Continue with: setwise train --out {shlex.quote(str(out))} --resume" if out else ""
+        raise typer.Exit(_say(f"stopped.{again}", INTERRUPTED)) from None
+    title = f"{results.data['name']}: {results.data['positive']} or not"
+    print_table(results.rows, results.methods, seeds=settings.seeds, title=title)
+    console().print(results.verdict, markup=False)
+    console().print(f"Report: {out / 'report.html'}", markup=False)
+
+
+def _settings(given: dict[str, Any], out: Path | None, *, resume: bool) -> tuple[ComparisonSettings, Path]:
+    """Settings and folder. On resume the stored settings count, and given ones must agree with them."""
+    from setwise.experiments.problem import is_table
+    from setwise.experiments.runs import RunFolder
+    from setwise.experiments.settings import ComparisonSettings
+
+    defaults = ComparisonSettings()
+    source = str(given.get("data", defaults.data))
+    table = is_table(source)
+    if table or Path(source).expanduser().is_dir():
+        given["data"] = source = str(Path(source).expanduser().resolve())  # so that the run knows it from anywhere
+    if given.get("minority") == 0:
+        given["minority"] = None
+    if out is None:
+        stem = re.sub(r"\W+", "-", Path(source).name.split(".")[0]) if table else Path(source).name
+        measure = re.sub(r"\W+", "-", given.get("measure", defaults.measure)).strip("-")
+        out = Path("runs") / f"{measure}-{stem}"
+    if resume:
+        return replace(RunFolder(out).settings()[0], **given), out
+    if table:
+        given.setdefault("minority", None)
+    return replace(defaults, **given), out
+
+
+@app.command()
+def evaluate(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="Folder that `setwise train` wrote.")],
+    *,
+    data: Annotated[str | None, typer.Option(help="Where the data is now, if it has moved.")] = None,
+    maximize: Annotated[
+        str | None, typer.Option(help="Choose thresholds that maximize this on the validation set, such as f1.")
+    ] = None,
+    subject_to: Annotated[
+        list[str] | None, typer.Option(help='Condition on the thresholds, such as "recall>=0.9"; may be repeated.')
+    ] = None,
+    tolerance: Annotated[float, typer.Option(help="Largest difference that counts as agreement.")] = 1e-6,
+) -> None:
+    """Judge a run again from its stored weights, and say whether that agrees with its results."""
+    from setwise.cli.display import console, print_table
+    from setwise.experiments.judging import methods
+    from setwise.experiments.rejudging import rejudge
+
+    judged = rejudge(folder, data=data, maximize=maximize, subject_to=subject_to or None, tolerance=tolerance)
+    measure = judged.settings.parsed_measure()
+    print_table(judged.rows, methods(measure), seeds=judged.settings.seeds, title=f"{folder}, judged again")
+    for run_ in judged.runs:
+        if not run_["feasible"]:
+            name = f"seed {run_['seed']}, {run_['method']}"
+            console().print(f"No threshold meets the condition on the validation set of {name}.", markup=False)
+    if judged.disagreements:
+        console().print(f"Differs from results.json in {len(judged.disagreements)} values:", markup=False)
+        for text in judged.disagreements:
+            console().print(f"  {text}", markup=False)
+        raise typer.Exit(DISAGREEMENT)
+    console().print(f"Agrees with results.json within {tolerance:g}.", markup=False)

@@ -1,0 +1,257 @@
+"""From scores to results: the threshold from the validation set, measures on the test set, the table over seeds."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import math
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import NDArray
+
+from setwise import metrics
+from setwise.experiments.problem import is_table
+from setwise.experiments.settings import FORMAT, ComparisonSettings
+from setwise.metrics import Interval
+from setwise.report import Method, Report, Row, Training, verdict
+
+if TYPE_CHECKING:
+    from setwise.experiments.runs import RunFolder
+    from setwise.measures import Measure
+
+BASELINE = "cross_entropy"
+LEVEL = 0.95
+# Titles of the table's rows; those of the second group depend on the threshold.
+RANKING = {
+    "auroc": "AUROC",
+    "average_precision": "Average precision",
+    "precision@recall>=0.9": "Precision at recall 0.9",
+}
+AT_THRESHOLD = {"f1": "F1"}
+ORDER = ("auroc", "average_precision", "f1", "precision@recall>=0.9")
+PACKAGES = ("setwise", "torch", "numpy", "lightning")
+
+
+@dataclass(frozen=True)
+class Results:
+    """A finished comparison.
+
+    Attributes:
+        settings: What was run.
+        data: Name and fingerprint of the data, name of the positive class.
+        draws: Sizes and imbalance record of each seed's sets.
+        runs: The record of each training.
+        rows: The table.
+        versions: Versions it was made with.
+    """
+
+    settings: ComparisonSettings
+    data: Mapping[str, str]
+    draws: Sequence[Mapping[str, Any]]
+    runs: Sequence[Mapping[str, Any]]
+    rows: Sequence[Row]
+    versions: Mapping[str, str]
+
+    @property
+    def methods(self) -> tuple[Method, Method]:
+        """The baseline and the measure-trained method."""
+        return methods(self.settings.parsed_measure())
+
+    @property
+    def verdict(self) -> str:
+        """What the trained measure's row says, in a sentence."""
+        key = row_of(self.settings.parsed_measure())
+        return verdict(next(row for row in self.rows if row.key == key), self.methods, self.settings.seeds)[1]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for ``results.json``."""
+        names = [method.key for method in self.methods]
+        table = [
+            {"measure": row.key, "title": row.title}
+            | {names[0]: _ends(row.baseline), names[1]: _ends(row.measure), "difference": _ends(row.difference)}
+            for row in self.rows
+        ]
+        return {
+            "format": FORMAT,
+            "verdict": self.verdict,
+            "table": table,
+            "level": LEVEL,
+            "settings": self.settings.to_dict(),
+            "data": dict(self.data),
+            "draws": [dict(draw) for draw in self.draws],
+            "runs": [dict(run) for run in self.runs],
+            "versions": dict(self.versions),
+        }
+
+
+def methods(measure: Measure) -> tuple[Method, Method]:
+    """The two methods of a comparison."""
+    return Method(BASELINE, "Cross-entropy"), Method(measure.name, f"{measure.title} loss")
+
+
+def row_of(measure: Measure) -> str:
+    """Key of the table's row for the trained measure; a measure the table does not have gets a row of its own."""
+    known = {title: key for key, title in (RANKING | AT_THRESHOLD).items()}
+    return known.get(measure.title, measure.name)
+
+
+def judge(
+    measure: Measure,
+    scores: Mapping[str, NDArray[Any]],
+    *,
+    maximize: str | None = None,
+    subject_to: str | Sequence[str] | None = None,
+) -> dict[str, Any]:
+    """Choose the threshold on the validation set, then measure the test set.
+
+    Args:
+        measure: The trained measure; it names what the threshold maximizes by default.
+        scores: Arrays ``validation_scores``, ``validation_labels``, ``test_scores``, ``test_labels``.
+        maximize: Something else for the threshold to maximize.
+        subject_to: Constraints the threshold has to meet on the validation set.
+
+    Returns:
+        ``threshold``, ``feasible``, and the test set's ``metrics`` by row.
+    """
+    choice = metrics.choose_threshold(
+        scores["validation_scores"],
+        scores["validation_labels"],
+        maximize=maximize or measure.maximize_threshold,
+        subject_to=subject_to,
+    )
+    test, labels = scores["test_scores"], scores["test_labels"]
+    values: dict[str, float] = {}
+    if row_of(measure) == measure.name and measure.name not in ORDER:
+        values[measure.name] = float(measure.metric(test, labels))
+    values |= {name: float(metrics.metric_by_name(name)(test, labels)) for name in RANKING}
+    for name in (*AT_THRESHOLD, "precision", "recall"):
+        values[name] = float(metrics.metric_by_name(name)(test, labels, threshold=choice.threshold))
+    return {"threshold": choice.threshold, "feasible": choice.feasible, "metrics": values}
+
+
+def table(measure: Measure, runs: Sequence[Mapping[str, Any]], *, at_threshold: bool = False) -> list[Row]:
+    """Mean and interval of each measure over the seeds for both methods, and of the difference within seeds.
+
+    Args:
+        measure: The trained measure; its row comes first.
+        runs: Records with ``seed``, ``method`` and ``metrics``.
+        at_threshold: Add precision and recall at the chosen threshold.
+    """
+    titles = RANKING | AT_THRESHOLD | {"precision": "Precision", "recall": "Recall", measure.name: measure.title}
+    trained = row_of(measure)
+    keys = [trained, *(key for key in ORDER if key != trained), *(("precision", "recall") if at_threshold else ())]
+    ordered = sorted(runs, key=lambda run: run["seed"])
+    rows = []
+    for key in keys:
+        first, second = (
+            [number(run["metrics"][key]) for run in ordered if run["method"] == method.key]
+            for method in methods(measure)
+        )
+        title = RANKING.get(key) or AT_THRESHOLD.get(key) or titles[key]
+        rows.append(Row(key, title, _mean(first), _mean(second), _paired(second, first)))
+    return rows
+
+
+def number(value: float | None) -> float:
+    """A number read from JSON, where null stands for one that is not finite."""
+    return math.nan if value is None else float(value)
+
+
+def threshold_of(run: Mapping[str, Any]) -> float:
+    """A run's threshold; null stands for infinity, which calls nothing positive."""
+    return math.inf if run["threshold"] is None else float(run["threshold"])
+
+
+def versions() -> dict[str, str]:
+    """Versions of what decides the numbers."""
+    return {"python": platform.python_version()} | {name: importlib.metadata.version(name) for name in PACKAGES}
+
+
+def report_of(results: Results, folder: RunFolder) -> Report:
+    """The page's content: results, and the stored scores for the plots."""
+    settings, measure = results.settings, results.settings.parsed_measure()
+    trainings = []
+    for run in results.runs:
+        scores = folder.scores(run["seed"], run["method"])
+        history = {name: [number(value) for value in values] for name, values in run["history"].items()}
+        trainings.append(
+            Training(
+                run["method"], run["seed"], scores["test_scores"], scores["test_labels"], threshold_of(run), history
+            )
+        )
+    return Report(
+        title=f"{measure.title} against cross-entropy on {results.data['name']}: {results.data['positive']} or not",
+        measure=row_of(measure),
+        methods=results.methods,
+        rows=results.rows,
+        trainings=trainings,
+        settings=_shown(settings),
+        judged=_judged(results, measure),
+        facts=_facts(results),
+    )
+
+
+def _shown(settings: ComparisonSettings) -> dict[str, object]:
+    """The settings for the page: those without effect on this data left out, a table by its name."""
+    shown: dict[str, object] = settings.to_dict()
+    if is_table(settings.data):
+        shown["data"] = Path(settings.data).name
+    else:
+        del shown["target"], shown["test"]
+    if settings.minority is None:
+        shown["minority"] = "as it is"
+    return shown
+
+
+def _judged(results: Results, measure: Measure) -> list[str]:
+    settings = results.settings
+    share = "Training, validation and test sets have the data's own share of positives."
+    if settings.minority is not None:
+        share = f"""Positives were dropped at random until they are {100 * settings.minority:g} % of the training,
+            validation and test sets alike: the models are judged on the distribution they were trained on."""
+    sentences = (
+        f"""For each seed both methods have the same training, validation and test sets, the same network with the
+            same initial weights, and the same {settings.epochs} epochs at most.""",
+        share,
+        f"""After each epoch {measure.title} is computed on the whole validation set. The weights of the best epoch are
+            kept, and training stops after {settings.patience} epochs without a better one, for both methods alike.""",
+        f"""Each batch of the {measure.title} loss has {100 * settings.batch_positives:g} % positives, repeated within
+            an epoch where there are too few; cross-entropy sees the classes in their natural share.""",
+        f"""The threshold for decisions maximizes {measure.maximize_threshold} on the validation set. The test set is
+            used for the final numbers only.""",
+        """AUROC and average precision need no threshold; F1 is taken at the one from the validation set; precision at
+            recall 0.9 is the best precision on the test curve at a recall of 0.9 or more.""",
+        f"""Intervals are {100 * LEVEL:g} % Student intervals over the seeds: they cover the spread from draws, splits
+            and initial weights, and are wide with few seeds. The difference is taken within each seed.""",
+    )
+    return [" ".join(sentence.split()) for sentence in sentences]
+
+
+def _facts(results: Results) -> dict[str, object]:
+    facts: dict[str, object] = {"positive class": results.data["positive"]}
+    for name in ("train", "validation", "test"):
+        part = results.draws[0][name]
+        facts[f"{name} set, first seed"] = f"{part['size']} examples, {part['positives']} positive"
+    for run in results.runs:
+        facts[f"epochs, seed {run['seed']}, {run['method']}"] = f"{run['epochs']} (best {run['best_epoch']})"
+    facts["training time"] = f"{sum(run['seconds'] for run in results.runs):.0f} s"
+    return facts | {f"{name} version": version for name, version in results.versions.items()}
+
+
+def _mean(values: Sequence[float]) -> Interval:
+    if not all(map(math.isfinite, values)):
+        return Interval(math.nan, math.nan, math.nan, LEVEL)
+    return metrics.mean_interval(values, level=LEVEL)
+
+
+def _paired(values: Sequence[float], others: Sequence[float]) -> Interval:
+    if not all(map(math.isfinite, [*values, *others])):
+        return Interval(math.nan, math.nan, math.nan, LEVEL)
+    return metrics.paired_mean_interval(values, others, level=LEVEL)
+
+
+def _ends(interval: Interval) -> dict[str, float]:
+    return {"mean": interval.estimate, "low": interval.low, "high": interval.high}

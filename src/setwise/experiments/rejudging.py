@@ -1,0 +1,133 @@
+"""Judging a stored run again: from its settings and weights, not from its scores.
+
+Data, draws and networks are built anew, the weights are loaded, and the measures must come out as they were recorded.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torch import nn
+
+from setwise._checks import InputError, in_range
+from setwise.experiments import fitting
+from setwise.experiments.judging import judge, methods, number, table
+from setwise.experiments.problem import draw, initial_network, load_problem
+from setwise.experiments.runs import RunFolder, read_json
+
+if TYPE_CHECKING:
+    from setwise.experiments.settings import ComparisonSettings
+    from setwise.report import Row
+
+
+@dataclass(frozen=True)
+class Rejudged:
+    """A stored run, scored and judged again from its weights.
+
+    Attributes:
+        settings: Those of the run.
+        rows: The new table.
+        runs: Threshold and test measures of each training, anew.
+        disagreements: Where a value differs from the stored one, in words; empty when all agree.
+    """
+
+    settings: ComparisonSettings
+    rows: Sequence[Row]
+    runs: Sequence[dict[str, Any]]
+    disagreements: Sequence[str]
+
+
+def rejudge(
+    run: str | Path,
+    *,
+    data: str | None = None,
+    maximize: str | None = None,
+    subject_to: str | Sequence[str] | None = None,
+    tolerance: float = 1e-6,
+) -> Rejudged:
+    """Judge a stored run again: rebuild data and networks from its settings, load the weights, score, measure.
+
+    Args:
+        run: Folder of a finished run.
+        data: Where the data is now, if not where the settings say; it must have the same content.
+        maximize: Choose thresholds that maximize this on the validation set, instead of the measure's own rule.
+        subject_to: Constraints for those thresholds, such as ``"recall>=0.9"``.
+        tolerance: Largest difference to ``results.json`` that counts as agreement.
+
+    Raises:
+        InputError: When the folder is no finished run, its files are broken, or the data has changed.
+    """
+    in_range("tolerance", tolerance, 0)
+    folder = RunFolder(run)
+    settings, fingerprint = folder.settings()
+    stored = _stored_runs(folder)
+    with fitting.repeatable(settings.threads):
+        problem = load_problem(settings if data is None else replace(settings, data=data))
+        if problem.fingerprint() != fingerprint:
+            raise InputError(
+                f"Expected `data` {data or settings.data} to be as when {folder.path} was made, but it has changed."
+            )
+        measure, runs = settings.parsed_measure(), []
+        for seed in range(settings.seeds):
+            drawn = draw(problem, settings, seed)
+            for method in methods(measure):
+                network = initial_network(problem, settings, seed)
+                _load(network, folder, seed, method.key)
+                judged = judge(
+                    measure,
+                    fitting.score_sets(network, drawn.validation, drawn.test),
+                    maximize=maximize,
+                    subject_to=subject_to,
+                )
+                runs.append({"seed": seed, "method": method.key, **judged})
+    anew = maximize is not None or subject_to is not None
+    # With another rule for thresholds, what depends on them is bound to differ and is not compared.
+    skip = {"threshold", "f1", "precision", "recall"} if anew else set()
+    disagreements = [text for judged in runs for text in _disagreements(judged, stored, tolerance, skip)]
+    return Rejudged(settings, table(measure, runs, at_threshold=anew), runs, disagreements)
+
+
+def _stored_runs(folder: RunFolder) -> dict[tuple[int, str], dict[str, Any]]:
+    path = folder.path / "results.json"
+    if not path.is_file():
+        raise InputError(
+            f"Expected {folder.path} to be a finished run, but it has no results.json; "
+            f"finish it with: setwise train --out {folder.path} --resume"
+        )
+    try:
+        return {(run["seed"], run["method"]): run for run in read_json(path)["runs"]}
+    except (KeyError, TypeError) as error:
+        raise InputError(f"Expected {path} to hold the results of a run, but it does not.") from error
+
+
+def _load(network: nn.Module, folder: RunFolder, seed: int, method: str) -> None:
+    weights = folder.weights(seed, method)
+    expected = network.state_dict()
+    shapes = {name: tuple(tensor.shape) for name, tensor in weights.items()}
+    if shapes != {name: tuple(tensor.shape) for name, tensor in expected.items()}:
+        path = folder.file("models", seed, method)
+        raise InputError(f"Expected {path} to hold weights of this run's network, but their names or shapes differ.")
+    network.load_state_dict(weights)
+
+
+def _disagreements(
+    judged: dict[str, Any], stored: dict[tuple[int, str], dict[str, Any]], tolerance: float, skip: set[str]
+) -> list[str]:
+    """What differs from the stored record of the same training."""
+    where = f"seed {judged['seed']}, {judged['method']}"
+    record = stored.get((judged["seed"], judged["method"]))
+    if record is None:
+        return [f"{where}: not in results.json"]
+    new = {"threshold": judged["threshold"], **judged["metrics"]}
+    old = {"threshold": record.get("threshold"), **record.get("metrics", {})}
+    found = []
+    for name, value in new.items():
+        before, after = number(old.get(name)), value if math.isfinite(value) else math.nan
+        same = abs(before - after) <= tolerance or (math.isnan(before) and math.isnan(after))
+        if name not in skip and not same:
+            found.append(f"{where}: {name} is {after:.6g}, results.json has {before:.6g}")
+    return found

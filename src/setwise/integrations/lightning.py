@@ -1,0 +1,123 @@
+"""Lightning: a module that trains any network on any loss and watches a measure on the whole validation set.
+
+After each epoch it logs
+
+- ``train_loss``: mean of the training loss over the epoch's batches,
+- ``val_surrogate``: the measure's surrogate loss l(s) on the whole validation set,
+- ``val_measure``: the hard measure m(s) on the whole validation set,
+- ``gap``: l(s) - (1 - m(s)), how loose the surrogate is as a bound on what the measure lacks to 1.
+
+A measure of a set is no mean over batches, so scores are collected first and judged together. On several processes
+each one judges its own share of the validation set.
+
+Example:
+    >>> import torch, setwise
+    >>> from lightning.pytorch import Trainer
+    >>> module = MeasureModule(torch.nn.Linear(4, 1), setwise.AUCLoss(), "auc", learning_rate=0.01)
+    >>> module.measure.title
+    'AUROC'
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from setwise._checks import InputError, extra, in_range, one_of
+from setwise.measures import Measure, parse
+
+extra("lightning.pytorch", "lightning")  # says which extra to install where it is missing
+from lightning.pytorch import LightningModule  # noqa: E402
+
+SCHEDULES = ("constant", "cosine", "one_cycle")
+
+
+class MeasureModule(LightningModule):
+    """A network, a training loss, and the measure to watch.
+
+    Args:
+        network: Maps a batch of inputs to logits of the same shape as the targets, usually ``(n,)``.
+        loss: Called as ``loss(logits, target)``; any module, such as ``setwise.AUCLoss()`` or BCE-with-logits.
+        measure: The measure to watch, by name or as a :class:`~setwise.measures.Measure`.
+        surrogate: The surrogate to watch; by default the measure's loss with its default options.
+        learning_rate: Of AdamW; the peak for ``"one_cycle"``, the start for ``"cosine"``.
+        weight_decay: Of AdamW.
+        schedule: ``"constant"``, ``"cosine"`` or ``"one_cycle"``, stepped after each batch over the planned epochs.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        loss: nn.Module,
+        measure: Measure | str,
+        *,
+        surrogate: nn.Module | None = None,
+        learning_rate: float = 1e-3,
+        weight_decay: float = 1e-4,
+        schedule: str = "constant",
+    ) -> None:
+        super().__init__()
+        in_range("learning_rate", learning_rate, 0, open_low=True)
+        in_range("weight_decay", weight_decay, 0)
+        one_of("schedule", schedule, SCHEDULES)
+        self.network = network
+        self.loss = loss
+        self.measure = parse(measure) if isinstance(measure, str) else measure
+        self.surrogate = self.measure.loss() if surrogate is None else surrogate
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.schedule = schedule
+        self._judged: list[tuple[Tensor, Tensor]] = []
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Logits of a batch."""
+        return self.network(inputs)  # type: ignore[no-any-return]
+
+    def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:  # noqa: ARG002 (Lightning's signature)
+        """The training loss of one batch of inputs and targets."""
+        inputs, target = batch
+        loss: Tensor = self.loss(self(inputs), target)
+        self.log("train_loss", loss, on_step=False, on_epoch=True, batch_size=len(target))
+        return loss
+
+    def on_validation_epoch_start(self) -> None:
+        """Forget the scores of the epoch before."""
+        self._judged.clear()
+
+    def validation_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:  # noqa: ARG002 (Lightning's signature)
+        """Keep the scores of one batch."""
+        inputs, target = batch
+        self._judged.append((self(inputs).detach(), target))
+
+    def on_validation_epoch_end(self) -> None:
+        """Judge the whole validation set."""
+        if not self._judged:
+            return
+        scores, target = (torch.cat(parts) for parts in zip(*self._judged, strict=True))
+        self._judged.clear()
+        if not bool(torch.isfinite(scores).all()):
+            raise InputError(
+                f"Expected `learning_rate` to keep the scores finite, but with {self.learning_rate:g} training "
+                f"diverged in epoch {self.current_epoch + 1}; lower it."
+            )
+        surrogate = float(self.surrogate(scores, target))
+        measure = float(self.measure.metric(scores, target))
+        values = {"val_surrogate": surrogate, "val_measure": measure, "gap": surrogate - (1 - measure)}
+        # float64, so that selection sees differences of one pair in a large set
+        self.log_dict({name: torch.tensor(value, dtype=torch.float64) for name, value in values.items()})
+
+    def configure_optimizers(self) -> Any:
+        """AdamW over the network (and the loss, where it has parameters), with the schedule."""
+        parameters = [*self.network.parameters(), *self.loss.parameters()]
+        optimizer = torch.optim.AdamW(parameters, lr=self.learning_rate, weight_decay=self.weight_decay)
+        if self.schedule == "constant":
+            return optimizer
+        steps = int(self.trainer.estimated_stepping_batches)
+        scheduler: torch.optim.lr_scheduler.LRScheduler
+        if self.schedule == "cosine":
+            scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=steps)
+        else:
+            scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=self.learning_rate, total_steps=steps)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}

@@ -1,0 +1,129 @@
+"""What a report shows, as plain data: two methods, their trainings, the table, and the verdict drawn from it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from setwise.metrics import Interval
+
+
+@dataclass(frozen=True)
+class Method:
+    """One way of training: ``key`` is its name on disk, ``title`` what people read."""
+
+    key: str
+    title: str
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measure over the seeds: both methods, and the difference ``measure - baseline`` paired by seed."""
+
+    key: str
+    title: str
+    baseline: Interval
+    measure: Interval
+    difference: Interval
+
+
+@dataclass(frozen=True)
+class Training:
+    """One finished training as the plots need it.
+
+    Args:
+        method: Key of the method.
+        seed: Seed of the split, the imbalance draw and the initialization.
+        scores: Scores on the test set. shape: (n,)
+        labels: Labels of the test set, 0 or 1. shape: (n,)
+        threshold: Score from which on an example is called positive, chosen on the validation set.
+        history: Per-epoch values under the keys ``measure``, ``surrogate`` and ``gap``.
+    """
+
+    method: str
+    seed: int
+    scores: NDArray[Any]
+    labels: NDArray[Any]
+    threshold: float
+    history: Mapping[str, Sequence[float]]
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything on the page.
+
+    Args:
+        title: Heading of the page.
+        measure: Key of the row that was trained for; the verdict is about it.
+        methods: The baseline and the measure-trained method, in this order.
+        rows: The table.
+        trainings: All trainings of both methods.
+        settings: Settings by name, shown as they are.
+        judged: Sentences that say how the comparison was judged.
+        facts: Further figures such as versions and set sizes.
+    """
+
+    title: str
+    measure: str
+    methods: tuple[Method, Method]
+    rows: Sequence[Row]
+    trainings: Sequence[Training]
+    settings: Mapping[str, object] = field(default_factory=dict)
+    judged: Sequence[str] = ()
+    facts: Mapping[str, object] = field(default_factory=dict)
+
+    def of(self, method: str) -> list[Training]:
+        """The trainings of one method, by seed."""
+        return sorted((t for t in self.trainings if t.method == method), key=lambda t: t.seed)
+
+    def trained_row(self) -> Row:
+        """The row of the measure that was trained for."""
+        return next(row for row in self.rows if row.key == self.measure)
+
+
+def known(interval: Interval) -> bool:
+    """Whether an interval has ends: a single seed gives a mean but no interval."""
+    return math.isfinite(interval.low) and math.isfinite(interval.high)
+
+
+def interval_text(interval: Interval, *, signed: bool = False, digits: int = 3) -> str:
+    """``0.912 [0.900, 0.924]``; with ``signed`` every number carries its sign; without ends only the mean."""
+    form = f"{'+' if signed else ''}.{digits}f"
+    if not math.isfinite(interval.estimate):
+        return "n/a"
+    mean = format(interval.estimate, form)
+    return f"{mean} [{interval.low:{form}}, {interval.high:{form}}]" if known(interval) else mean
+
+
+def verdict(row: Row, methods: tuple[Method, Method], seeds: int) -> tuple[str, str]:
+    """The honest sentence about one row, and its kind: ``better``, ``worse``, ``same`` or ``unknown``.
+
+    A difference counts only when the whole interval of the paired difference lies on one side of zero.
+    """
+    baseline, trained = (_inline(method.title) for method in methods)
+    difference = interval_text(row.difference, signed=True)
+    level = f"{100 * row.difference.level:g} % interval"
+    if not known(row.difference):
+        return "unknown", (
+            f"Training with {trained} changes test {row.title} by {difference} against {baseline}, over {seeds} "
+            f"seed{'' if seeds == 1 else 's'}: too few for an interval, so too few for a verdict."
+        )
+    tail = f"(paired difference {difference}, {level} over {seeds} seeds)."
+    if row.difference.low > 0:
+        return "better", f"Training with {trained} gives a better test {row.title} than {baseline} {tail}"
+    if row.difference.high < 0:
+        return "worse", f"Training with {trained} gives a worse test {row.title} than {baseline} {tail}"
+    return "same", (
+        f"No difference in test {row.title} between training with {trained} and with {baseline} can be told: "
+        f"the interval includes zero {tail}"
+    )
+
+
+def _inline(title: str) -> str:
+    """A title within a sentence: ``Cross-entropy`` becomes small, ``AUROC loss`` stays."""
+    return title[:1].lower() + title[1:] if title[1:2].islower() else title

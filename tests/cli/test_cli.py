@@ -1,0 +1,382 @@
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import setwise
+from setwise import cli
+from setwise.cli.app import run
+from setwise.experiments import comparison
+from setwise.experiments.runs import RunFolder
+
+QUICK = ("--epochs", "2", "--seeds", "2", "--batch-size", "32", "--threads", "1")
+
+
+def table_text(rows: int = 160) -> str:
+    generator = np.random.default_rng(0)
+    x = generator.normal(size=(rows, 2))
+    y = x[:, 0] + generator.normal(size=rows) > 1
+    return "a,b,fraud\n" + "".join(f"{a},{b},{int(label)}\n" for (a, b), label in zip(x, y, strict=True))
+
+
+@pytest.fixture(scope="module")
+def csv(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("data") / "bank.csv"
+    path.write_text(table_text())
+    return path
+
+
+@pytest.fixture(scope="module")
+def trained(csv: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("runs") / "bank"
+    assert run(["train", str(csv), "--target", "fraud", "--out", str(out), *QUICK]) == 0
+    return out
+
+
+@pytest.fixture
+def no_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(comparison, "write_report", lambda *_: None)
+
+
+def one_line(capsys: pytest.CaptureFixture[str]) -> str:
+    """The single line on stderr of a failed command, which printed nothing else."""
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.count("\n") == 1
+    assert output.err.startswith("setwise: error: ")
+    assert "Traceback" not in output.err
+    return output.err
+
+
+# ---------------------------------------------------------------- what works
+
+
+def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out == f"setwise {setwise.__version__}\n"
+    assert run([]) == 0
+    assert "evaluate" in capsys.readouterr().out
+    assert run(["train", "--help"]) == 0
+    assert "--resume" in capsys.readouterr().out
+
+
+def test_train_prints_one_table_and_writes_the_run(
+    csv: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(["train", "--data", str(csv), "--target", "fraud", "--positive", "1", *QUICK]) == 0
+    out = tmp_path / "runs" / "auc-bank"
+    results = json.loads((out / "results.json").read_text())
+    printed = capsys.readouterr().out
+    lines = [re.split(r"\s{2,}", line.strip()) for line in printed.splitlines()]
+    first = next(line for line in lines if line[0] == "AUROC")
+    row = results["table"][0]
+    assert first[1].startswith(f"{row['cross_entropy']['mean']:.3f} [{row['cross_entropy']['low']:.3f}, ")
+    assert first[3].startswith(f"{row['difference']['mean']:+.3f} [")
+    assert [line[0] for line in lines if line[0] in ("Average precision", "F1", "Precision at recall 0.9")]
+    assert "Cross-entropy" in printed
+    assert "AUROC loss" in printed
+    assert f"Report: {Path('runs/auc-bank/report.html')}" in printed
+    assert results["verdict"] in " ".join(printed.split())
+    assert (out / "report.html").read_text().startswith("<!doctype html>")
+    assert results["settings"]["minority"] is None, "a table keeps its own share by default"
+    assert results["settings"]["data"] == str(csv)
+
+
+@pytest.mark.usefixtures("no_page")
+def test_options_reach_the_settings(tmp_path: Path) -> None:
+    path = tmp_path / "bank.csv.gz"
+    path.write_bytes(gzip.compress(table_text(400).encode()))
+    out = tmp_path / "out"
+    options = ["--epochs", "1", "--seeds", "1", "--batch-size", "50", "--patience", "4", "--threads", "1"]
+    assert run(["train", str(path), "--measure", "AUC", "--minority", "0.1", "--out", str(out), *options]) == 0
+    settings, _ = RunFolder(out).settings()
+    assert (settings.epochs, settings.seeds, settings.batch_size, settings.patience) == (1, 1, 50, 4)
+    assert settings.minority == 0.1
+    draws = json.loads((out / "results.json").read_text())["draws"]
+    assert draws[0]["test"]["positives"] / draws[0]["test"]["size"] == pytest.approx(0.1, abs=0.02)
+
+
+@pytest.mark.usefixtures("no_page")
+def test_built_in_images_and_folders_of_images(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for split in ("train", "test"):
+        labels = np.arange(80) % 2
+        images = np.random.default_rng(0).integers(0, 200, (80, 6, 6)) + 20 * labels[:, None, None]
+        np.save(tmp_path / f"{split}_images.npy", images.astype(np.uint8))
+        np.save(tmp_path / f"{split}_labels.npy", labels)
+    options = ["--epochs", "1", "--seeds", "1", "--threads", "1", "--minority", "0"]
+    assert run(["train", str(tmp_path), "--out", str(tmp_path / "out"), *options]) == 0
+    assert "class 1 or not" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("no_page")
+def test_stopped_by_ctrl_c_and_resumed_without_repeating_options(
+    csv: Path, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "my run"
+    seen = []
+
+    def interrupt(_: object, epochs: int, __: float) -> None:
+        seen.append(epochs)
+        if len(seen) == 3:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("setwise.cli.display.Bars.epoch", interrupt)
+        assert run(["train", str(csv), "--target", "fraud", "--out", str(out), *QUICK]) == 130
+    message = capsys.readouterr().err
+    assert f"Continue with: setwise train --out '{out}' --resume" in message
+    assert "Traceback" not in message
+    assert run(["train", "--out", str(out), "--resume"]) == 0
+    first, second = (json.loads((folder / "results.json").read_text()) for folder in (out, trained))
+    assert first["table"] == second["table"]
+
+
+def test_evaluate_agrees(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["evaluate", str(trained)]) == 0
+    output = capsys.readouterr()
+    assert "Agrees with results.json" in output.out
+    assert "Average precision" in output.out
+
+
+def test_evaluate_with_other_thresholds(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    conditions = ["--maximize", "precision", "--subject-to", "recall>=0.9", "--subject-to", "precision>=0.999"]
+    assert run(["evaluate", str(trained), *conditions]) == 0
+    output = capsys.readouterr().out
+    assert "Recall" in output
+    assert "No threshold meets the condition on the validation set of seed 0" in output
+
+
+def test_evaluate_says_where_it_differs(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(trained, out)
+    results = json.loads((out / "results.json").read_text())
+    results["runs"][0]["metrics"]["auroc"] -= 0.125
+    (out / "results.json").write_text(json.dumps(results))
+    assert run(["evaluate", str(out)]) == 1
+    assert "seed 0, cross_entropy: auroc is" in capsys.readouterr().out
+
+
+# ---------------------------------------------------------------- what is refused
+
+
+def train_on(text: str, *options: str) -> Callable[[Path], list[str]]:
+    def arguments(folder: Path) -> list[str]:
+        (folder / "data.csv").write_text(text)
+        return ["train", str(folder / "data.csv"), "--out", str(folder / "out"), *options]
+
+    return arguments
+
+
+def plain(*arguments: str) -> Callable[[Path], list[str]]:
+    return lambda folder: [argument.replace("FOLDER", str(folder)) for argument in arguments]
+
+
+def binary_file(folder: Path) -> list[str]:
+    (folder / "data.csv").write_bytes(b"\x00\xff\xfe" * 50)
+    return ["train", str(folder / "data.csv"), "--out", str(folder / "out")]
+
+
+def broken_archive(folder: Path) -> list[str]:
+    (folder / "data.csv.gz").write_bytes(b"no archive")
+    return ["train", str(folder / "data.csv.gz"), "--out", str(folder / "out")]
+
+
+def file_in_the_way(folder: Path) -> list[str]:
+    (folder / "out").write_text("mine")
+    return ["train", "--out", str(folder / "out")]
+
+
+def folder_in_the_way(folder: Path) -> list[str]:
+    (folder / "out").mkdir()
+    (folder / "out" / "thesis.tex").write_text("mine")
+    return ["train", "--out", str(folder / "out"), "--overwrite"]
+
+
+def with_settings(text: str, *arguments: str) -> Callable[[Path], list[str]]:
+    def make(folder: Path) -> list[str]:
+        (folder / "settings.json").write_text(text)
+        return [argument.replace("FOLDER", str(folder)) for argument in arguments]
+
+    return make
+
+
+REFUSED: dict[str, tuple[Callable[[Path], list[str]], str]] = {
+    "unknown measure": (plain("train", "--measure", "auk", "--out", "FOLDER/out"), r"`measure`.*'auc'.*'auk'"),
+    "unknown data": (plain("train", "--data", "fasion", "--out", "FOLDER/out"), r"fashion.*'fasion'"),
+    "unknown class": (plain("train", "--positive", "hat", "--out", "FOLDER/out"), r"`positive`.*shirt.*'hat'"),
+    "missing file": (plain("train", "FOLDER/none.csv", "--out", "FOLDER/out"), r"none\.csv"),
+    "missing folder": (plain("train", "FOLDER/none/data", "--out", "FOLDER/out"), "none/data"),
+    "binary file": (binary_file, r"data\.csv"),
+    "broken archive": (broken_archive, r"data\.csv\.gz"),
+    "empty file": (train_on(""), "empty"),
+    "header only": (train_on("a,b\n"), "rows"),
+    "missing column": (train_on(table_text(), "--target", "fruad"), r"`target`.*fruad"),
+    "missing label": (train_on("a,y\n1,0\n2,1\n3,\n"), r"'y'.*row 3"),
+    "label NaN": (train_on("a,y\n1,0\n2,nan\n3,1\n"), r"'y'.*row 2"),
+    "single class": (train_on("a,y\n1,0\n2,0\n3,0\n"), r"'y'.*two values"),
+    "too few rows": (train_on("a,y\n1,0\n2,1\n3,0\n4,1\n5,1\n"), "positives"),
+    "unknown positive": (train_on(table_text(), "--positive", "2"), "`positive`"),
+    "share too large": (train_on(table_text(), "--minority", "0.4"), "`minority`"),
+    "target without table": (plain("train", "--target", "y", "--out", "FOLDER/out"), "`target`"),
+    "epochs 0": (plain("train", "--epochs", "0", "--out", "FOLDER/out"), r"`epochs`.*at least 1.*0"),
+    "epochs no number": (plain("train", "--epochs", "many"), "--epochs"),
+    "seeds negative": (plain("train", "--seeds", "-1", "--out", "FOLDER/out"), r"`seeds`.*-1"),
+    "seeds fraction": (plain("train", "--seeds", "1.5"), "--seeds"),
+    "minority above half": (plain("train", "--minority", "0.7", "--out", "FOLDER/out"), r"`minority`.*0\.7"),
+    "minority negative": (plain("train", "--minority", "-0.1", "--out", "FOLDER/out"), "`minority`"),
+    "minority NaN": (plain("train", "--minority", "nan", "--out", "FOLDER/out"), "`minority`"),
+    "minority no number": (plain("train", "--minority", "few"), "--minority"),
+    "batch of one": (plain("train", "--batch-size", "1", "--out", "FOLDER/out"), "`batch_size`"),
+    "unknown option": (plain("train", "--epoks", "3"), "--epoks"),
+    "unknown command": (plain("trian"), "trian"),
+    "option without value": (plain("train", "--epochs"), "--epochs"),
+    "data twice": (plain("train", "a.csv", "--data", "b.csv"), "once"),
+    "resume and overwrite": (plain("train", "--resume", "--overwrite"), "both"),
+    "resume without a run": (plain("train", "--out", "FOLDER/out", "--resume"), r"no settings\.json"),
+    "resume corrupt": (with_settings("{", "train", "--out", "FOLDER", "--resume"), r"settings\.json"),
+    "out is a file": (file_in_the_way, "is a file"),
+    "out is a folder of others": (folder_in_the_way, "other files"),
+    "evaluate nothing": (plain("evaluate"), "RUN"),
+    "evaluate no folder": (plain("evaluate", "FOLDER/none"), r"no settings\.json"),
+    "evaluate no run": (plain("evaluate", "FOLDER"), r"no settings\.json"),
+    "evaluate corrupt": (with_settings("{]", "evaluate", "FOLDER"), r"settings\.json to be a JSON"),
+    "evaluate bytes": (with_settings("null", "evaluate", "FOLDER"), "JSON object"),
+    "tolerance": (plain("evaluate", "FOLDER", "--tolerance", "-1"), "`tolerance`"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_one_line_and_exit_code_2(case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments, message = REFUSED[case]
+    assert run(arguments(tmp_path)) == 2
+    assert re.search(message, one_line(capsys))
+    kept = tmp_path / "out"
+    assert not (kept / "settings.json").exists(), "nothing was started"
+
+
+def break_model(out: Path) -> None:
+    (out / "models" / "seed1-auc.safetensors").unlink()
+
+
+def break_results(out: Path) -> None:
+    (out / "results.json").write_text("{")
+
+
+@pytest.mark.parametrize(
+    ("damage", "arguments", "message"),
+    [
+        (break_model, [], r"seed1-auc\.safetensors"),
+        (break_results, [], r"results\.json"),
+        (None, ["--data", "none.csv"], r"none\.csv"),
+        (None, ["--maximize", "f7"], "`maximize`"),
+        (None, ["--subject-to", "recall=high"], "`subject_to`"),
+    ],
+)
+def test_evaluate_refuses(
+    trained: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    damage: Callable[[Path], None] | None,
+    arguments: list[str],
+    message: str,
+) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(trained, out)
+    if damage is not None:
+        damage(out)
+    assert run(["evaluate", str(out), *arguments]) == 2
+    assert re.search(message, one_line(capsys))
+
+
+def test_an_existing_run_and_a_changed_setting_are_refused(
+    csv: Path, trained: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    again = ["train", str(csv), "--target", "fraud", "--out", str(trained), *QUICK]
+    assert run(again) == 2
+    assert re.search(r"--resume.*--overwrite", one_line(capsys))
+    assert run(["train", "--out", str(trained), "--resume", "--epochs", "7"]) == 2
+    assert re.search(r"`epochs`.*2.*7", one_line(capsys))
+
+
+def test_a_file_that_may_not_be_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "secret.csv"
+    path.write_text(table_text())
+
+    def refuse(self: Path, *_: Any, **__: Any) -> Any:
+        raise PermissionError(13, "Permission denied", str(self))
+
+    # Root may read everything, so the refusal is put in the way instead of set on the file.
+    for name in ("open", "read_bytes", "read_text"):
+        monkeypatch.setattr(Path, name, refuse)
+    assert run(["train", str(path), "--out", str(tmp_path / "out")]) == 2
+    assert re.search(r"secret\.csv", one_line(capsys))
+
+
+def test_faults_of_our_own_are_not_hidden(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def broken(*_: object) -> None:
+        raise TypeError("unsupported operand")
+
+    monkeypatch.setattr("setwise.experiments.comparison.load_problem", broken)
+    with pytest.raises(TypeError, match="unsupported operand"):
+        run(["train", "--out", str(tmp_path / "out")])
+
+
+# ---------------------------------------------------------------- the process
+
+
+def test_console_script_ends_with_the_exit_code(tmp_path: Path) -> None:
+    program = [sys.executable, "-c", "from setwise.cli import main; main()"]
+    done = subprocess.run(
+        [*program, "train", "--measure", "auk"], capture_output=True, text=True, cwd=tmp_path, check=False
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("setwise: error: Expected `measure`")
+    assert done.stderr.count("\n") == 1
+    assert done.stdout == ""
+
+
+def test_without_the_extra_it_says_what_to_install(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "setwise.cli.app")
+    monkeypatch.delattr(cli, "app", raising=False)
+    monkeypatch.setitem(sys.modules, "typer", None)
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 2
+    assert "pip install 'setwise[cli]'" in one_line(capsys)
+
+
+@pytest.mark.slow
+def test_killed_outright_and_resumed(csv: Path, trained: Path, tmp_path: Path) -> None:
+    import time
+
+    out = tmp_path / "out"
+    program = [sys.executable, "-c", "from setwise.cli import main; main()"]
+    process = subprocess.Popen(
+        [*program, "train", str(csv), "--target", "fraud", "--out", str(out), *QUICK],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    while process.poll() is None and not (out / "runs.jsonl").exists():
+        time.sleep(0.01)
+    while process.poll() is None and not (out / "runs.jsonl").read_text():
+        time.sleep(0.001)
+    process.kill()
+    process.wait()
+    assert not (out / "results.json").exists()
+    assert run(["train", "--out", str(out), "--resume"]) == 0
+    first, second = (json.loads((folder / "results.json").read_text()) for folder in (out, trained))
+    assert first["table"] == second["table"]
