@@ -63,9 +63,10 @@ def test_a_level_is_reached_in_spite_of_rounding(tenths: int) -> None:
     level = tenths / 10
     assert metrics.precision_at_recall(scores, labels, recall=level, weight=weight) == 1.0
     assert metrics.fpr_at_tpr(scores, labels, tpr=level, weight=weight) == 0.0
-    flipped = [1 - y for y in labels]
-    # As many negatives above the only positive: it is found exactly when all ten are let through.
-    assert metrics.tpr_at_fpr(scores, flipped, fpr=level, weight=weight) == (1.0 if tenths == 10 else 0.0)
+    # The only positive stands below so many of ten negatives: it is found exactly when those are let through.
+    below = [0] * tenths + [1] + [0] * (10 - tenths)
+    assert metrics.tpr_at_fpr(scores, below, fpr=level, weight=[0.1] * 11) == 1.0
+    assert metrics.tpr_at_fpr(scores, below, fpr=level - 1e-9, weight=[0.1] * 11) == 0.0
     assert metrics.recall_at_precision([1.0, 1.0], [1, 0], precision=level, weight=[level, 1 - level or 1e-13]) == 1.0
 
 
