@@ -19,7 +19,8 @@ from setwise._checks import InputError
 from setwise.experiments import comparison, fitting
 from setwise.experiments.comparison import ComparisonSettings, compare
 from setwise.experiments.judging import judge, row_of, table
-from setwise.experiments.problem import draw, initial_network, load_problem
+from setwise.experiments.networks import MLP
+from setwise.experiments.problem import Problem, draw, initial_network, load_problem
 from setwise.experiments.rejudging import rejudge
 from setwise.experiments.runs import RunFolder, plain, write_json
 from setwise.measures import Measure, parse
@@ -290,6 +291,17 @@ def test_images_with_batch_norm_resume_alike(images: Path, tmp_path: Path) -> No
         assert_same_run(out, tmp_path / "whole")
 
 
+def test_dropout_resumes_alike(settings: ComparisonSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Problem, "network", lambda problem, width: MLP(problem.inputs.shape[1], (width,), dropout=0.5))
+    settings = replace(settings, seeds=1)
+    compare(settings, tmp_path / "whole")
+    with pytest.raises(StopError):
+        compare(settings, tmp_path / "out", progress=StopAfter(3))
+    torch.rand(3)  # whatever happened in between
+    compare(settings, tmp_path / "out", resume=True)
+    assert_same_run(tmp_path / "out", tmp_path / "whole")
+
+
 def test_stopped_several_times(settings: ComparisonSettings, finished: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     for attempt in range(20):
@@ -315,8 +327,10 @@ def test_going_on_starts_from_the_last_epoch(settings: ComparisonSettings, tmp_p
 def test_killed_between_the_last_epoch_and_the_record(
     settings: ComparisonSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, patience: int
 ) -> None:
-    settings = replace(settings, seeds=1, patience=patience, epochs=4)
-    compare(settings, tmp_path / "whole")
+    # Cross-entropy stands still, so that it stops after 1 + patience epochs, if that comes before the last.
+    settings = replace(settings, seeds=1, patience=patience, epochs=4, learning_rate_cross_entropy=1e-12)
+    whole = compare(settings, tmp_path / "whole")
+    assert whole.runs[0]["epochs"] == 1 + patience
 
     def die(*_: object) -> None:
         raise StopError

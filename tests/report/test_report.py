@@ -195,6 +195,7 @@ def test_the_trained_measure_is_the_one_marked_and_judged() -> None:
 def test_interval_text() -> None:
     assert interval_text(interval(0.5, 0.25, 0.75)) == "0.500 [0.250, 0.750]"
     assert interval_text(interval(0.5, -0.25, 0.75), signed=True, digits=2) == "+0.50 [-0.25, +0.75]"
+    assert interval_text(interval(-0.0001, -0.0002, 0.0), signed=True) == "+0.000 [+0.000, +0.000]"
     assert interval_text(interval(0.5, -math.inf, math.inf)) == "0.500"
     assert interval_text(interval(math.nan, math.nan, math.nan)) == "n/a"
 

@@ -102,7 +102,7 @@ def train(
     seeds: Annotated[int | None, typer.Option(help="Repetitions. [default: 3]")] = None,
     batch_size: Annotated[int | None, typer.Option(help="Examples in a batch.")] = None,
     patience: Annotated[int | None, typer.Option(help="Epochs without improvement before stopping.")] = None,
-    threads: Annotated[int | None, typer.Option(help="Threads of torch. [default: 2]")] = None,
+    threads: Annotated[int | None, typer.Option(help="Threads of torch. [default: 1]")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder to write to. [default: runs/<measure>-<data>]")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in the folder.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run in the folder.")] = False,

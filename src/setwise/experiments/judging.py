@@ -188,15 +188,15 @@ def report_of(results: Results, folder: RunFolder) -> Report:
         methods=results.methods,
         rows=results.rows,
         trainings=trainings,
-        settings=_shown(settings),
+        settings=_shown(settings, results.data["positive"]),
         judged=_judged(results, measure),
         facts=_facts(results),
     )
 
 
-def _shown(settings: ComparisonSettings) -> dict[str, object]:
+def _shown(settings: ComparisonSettings, positive: str) -> dict[str, object]:
     """The settings for the page: those without effect on this data left out, a table by its name."""
-    shown: dict[str, object] = settings.to_dict()
+    shown: dict[str, object] = settings.to_dict() | {"positive": positive}
     if is_table(settings.data):
         shown["data"] = Path(settings.data).name
     else:
@@ -231,7 +231,7 @@ def _judged(results: Results, measure: Measure) -> list[str]:
 
 
 def _facts(results: Results) -> dict[str, object]:
-    facts: dict[str, object] = {"positive class": results.data["positive"]}
+    facts: dict[str, object] = {}
     for name in ("train", "validation", "test"):
         part = results.draws[0][name]
         facts[f"{name} set, first seed"] = f"{part['size']} examples, {part['positives']} positive"

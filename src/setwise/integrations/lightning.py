@@ -12,7 +12,6 @@ each one judges its own share of the validation set.
 
 Example:
     >>> import torch, setwise
-    >>> from lightning.pytorch import Trainer
     >>> module = MeasureModule(torch.nn.Linear(4, 1), setwise.AUCLoss(), "auc", learning_rate=0.01)
     >>> module.measure.title
     'AUROC'

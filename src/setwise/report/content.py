@@ -93,11 +93,14 @@ def known(interval: Interval) -> bool:
 
 def interval_text(interval: Interval, *, signed: bool = False, digits: int = 3) -> str:
     """``0.912 [0.900, 0.924]``; with ``signed`` every number carries its sign; without ends only the mean."""
-    form = f"{'+' if signed else ''}.{digits}f"
+
+    def text(value: float) -> str:
+        return format(round(value, digits) + 0.0, f"{'+' if signed else ''}.{digits}f")  # + 0.0 makes -0.0 plain zero
+
     if not math.isfinite(interval.estimate):
         return "n/a"
-    mean = format(interval.estimate, form)
-    return f"{mean} [{interval.low:{form}}, {interval.high:{form}}]" if known(interval) else mean
+    mean = text(interval.estimate)
+    return f"{mean} [{text(interval.low)}, {text(interval.high)}]" if known(interval) else mean
 
 
 def verdict(row: Row, methods: tuple[Method, Method], seeds: int) -> tuple[str, str]:

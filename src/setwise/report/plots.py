@@ -90,6 +90,7 @@ def history(report: Report, key: str, title: str, y: str) -> str:
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_xlim(left=0.5)
     return svg(figure, f"history-{key}", _describe(f"{title} by epoch", report))
 
 
@@ -109,7 +110,7 @@ def histogram(report: Report, method: int) -> str:
             axes.hist(scores, edges.tolist(), weights=weights, color=colour, alpha=0.6, zorder=order, linewidth=0)
     if np.isfinite(training.threshold):
         axes.axvline(training.threshold, color=INK, linewidth=1.4, linestyle=(0, (5, 3)), zorder=3)
-    axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0))
     description = f"Histogram of test scores by class for {report.methods[method].title}"
     return svg(figure, f"scores-{method}", html.escape(description, quote=True))
 
