@@ -23,10 +23,11 @@ LAYERS: dict[str, set[str]] = {
     "measures": {"_checks", "lp", "kernels", "metrics"},
     "functional": {"measures"},
     "losses": {"measures"},
+    "training": {"_checks", "measures", "losses"},
     "data": {"_checks"},
     "integrations": {"_checks", "measures", "losses", "metrics", "data"},
     "report": {"_checks", "measures", "metrics"},
-    "experiments": {"_checks", "measures", "losses", "metrics", "data", "integrations", "report"},
+    "experiments": {"_checks", "measures", "losses", "metrics", "data", "training", "integrations", "report"},
     "cli": {"_checks", "measures", "losses", "metrics", "data", "integrations", "report", "experiments"},
 }
 
@@ -39,7 +40,11 @@ def loaded_by(statement: str) -> set[str]:
 
 @pytest.mark.parametrize(
     "statement",
-    ["import setwise", "from setwise import lp", "from setwise import functional, losses, measures, metrics, data"],
+    [
+        "import setwise",
+        "from setwise import lp",
+        "from setwise import functional, losses, measures, metrics, data, training",
+    ],
 )
 def test_loads_no_extra(statement: str) -> None:
     assert loaded_by(statement) == set()

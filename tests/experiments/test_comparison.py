@@ -24,6 +24,7 @@ from setwise.experiments.problem import Problem, draw, initial_network, load_pro
 from setwise.experiments.rejudging import rejudge
 from setwise.experiments.runs import RunFolder, plain, write_json
 from setwise.measures import Measure, parse
+from setwise.training import Blend
 
 
 class StopError(Exception):
@@ -546,6 +547,8 @@ def test_a_broken_run_says_what_is_wrong(
         ("minority", math.nan, InputError),
         ("validation", 1.0, InputError),
         ("batch_positives", 0.0, InputError),
+        ("blend", 0.0, InputError),
+        ("blend", 1.5, InputError),
         ("learning_rate_measure", -1.0, InputError),
         ("weight_decay", -0.1, InputError),
         ("schedule", "steps", InputError),
@@ -603,9 +606,20 @@ def test_batches_are_those_of_the_epoch_set_after_the_iterator_was_made() -> Non
 def test_measure_batches_have_the_share_of_positives(settings: ComparisonSettings) -> None:
     drawn = draw(load_problem(settings), settings, 0)
     labels = drawn.train.tensors[1]
-    shares = [float(labels[batch].mean()) for batch in comparison._batches(drawn, settings, 0, "auc")]
-    assert shares[0] == settings.batch_positives
-    assert min(shares) > 0
+    own = float(labels.mean())
+    for least in (0.01, 0.5):
+        batches = comparison._batches(drawn, replace(settings, batch_positives=least), 0, "auc")
+        shares = [float(labels[batch].mean()) for batch in batches]
+        assert shares[0] == pytest.approx(max(least, own), abs=0.05)
+        assert min(shares) > 0
+
+
+def test_the_measure_is_blended_with_cross_entropy(settings: ComparisonSettings) -> None:
+    loss = comparison._loss(replace(settings, blend=0.25, loss_options={"margin": 2.0}), "auc")
+    assert isinstance(loss, Blend)
+    assert loss.share == 0.25
+    assert loss.second.margin == 2.0
+    assert isinstance(comparison._loss(settings, "cross_entropy"), torch.nn.BCEWithLogitsLoss)
 
 
 def measure(title: str) -> Measure:

@@ -23,6 +23,7 @@ from setwise.experiments.runs import RunFolder, write_json
 from setwise.experiments.settings import ComparisonSettings
 from setwise.integrations.lightning import MeasureModule
 from setwise.report import write_report
+from setwise.training import Blend
 
 __all__ = ["ComparisonSettings", "Progress", "Results", "compare"]
 
@@ -109,7 +110,7 @@ def _loss(settings: ComparisonSettings, method: str) -> nn.Module:
     if method == BASELINE:
         return nn.BCEWithLogitsLoss()
     try:
-        return settings.parsed_measure().loss(**settings.loss_options)
+        return Blend(nn.BCEWithLogitsLoss(), settings.parsed_measure().loss(**settings.loss_options), settings.blend)
     except TypeError as error:
         raise InputError(f"Expected `loss_options` to be options of the {method} loss, but got: {error}") from error
 
@@ -118,7 +119,8 @@ def _batches(drawn: Draw, settings: ComparisonSettings, seed: int, method: str) 
     labels = drawn.train.tensors[1].long()
     if method == BASELINE:
         return fitting.plain_batches(len(labels), settings.batch_size, seed)
-    sampler = StratifiedBatchSampler(labels, settings.batch_size, fraction=settings.batch_positives, seed=seed)
+    share = max(settings.batch_positives, float(labels.double().mean()))
+    sampler = StratifiedBatchSampler(labels, settings.batch_size, fraction=share, seed=seed)
 
     def make(epoch: int) -> StratifiedBatchSampler:
         sampler.set_epoch(epoch)

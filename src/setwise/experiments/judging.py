@@ -212,14 +212,18 @@ def _judged(results: Results, measure: Measure) -> list[str]:
     if settings.minority is not None:
         share = f"""Positives were dropped at random until they are {100 * settings.minority:g} % of the training,
             validation and test sets alike: the models are judged on the distribution they were trained on."""
+    blend = (
+        f"{settings.blend:g} of it plus {1 - settings.blend:g} of cross-entropy" if settings.blend < 1 else "it alone"
+    )
     sentences = (
         f"""For each seed both methods have the same training, validation and test sets, the same network with the
             same initial weights, and the same {settings.epochs} epochs at most.""",
         share,
         f"""After each epoch {measure.title} is computed on the whole validation set. The weights of the best epoch are
             kept, and training stops after {settings.patience} epochs without a better one, for both methods alike.""",
-        f"""Each batch of the {measure.title} loss has {100 * settings.batch_positives:g} % positives, repeated within
-            an epoch where there are too few; cross-entropy sees the classes in their natural share.""",
+        f"""The model of the {measure.title} loss minimizes {blend}.""",
+        f"""Each of its batches has at least {100 * settings.batch_positives:g} % positives, repeated within an epoch
+            where there are too few; the cross-entropy model sees the classes in their natural share.""",
         f"""The threshold for decisions maximizes {measure.maximize_threshold} on the validation set. The test set is
             used for the final numbers only.""",
         """AUROC and average precision need no threshold; F1 is taken at the one from the validation set; precision at

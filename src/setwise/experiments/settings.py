@@ -29,7 +29,10 @@ class ComparisonSettings:
         epochs: Most epochs of one training.
         patience: Epochs without a better validation measure after which a training stops.
         batch_size: Examples in a batch.
-        batch_positives: Share of positives in each batch of the measure's loss; cross-entropy takes plain batches.
+        blend: Share of the measure's loss in what the measure-trained model minimizes, the rest is cross-entropy; 1 is
+            the measure alone.
+        batch_positives: Least share of positives in each batch of the measure's loss; cross-entropy takes plain
+            batches.
         learning_rate_cross_entropy: Of AdamW for cross-entropy.
         learning_rate_measure: Of AdamW for the measure's loss.
         weight_decay: Of AdamW, for both.
@@ -45,13 +48,14 @@ class ComparisonSettings:
     target: str | None = None
     positive: str | int | None = None
     minority: float | None = 0.05
-    seeds: int = 3
+    seeds: int = 5
     validation: float = 0.25
     test: float = 0.25
     epochs: int = 25
-    patience: int = 8
+    patience: int = 12
     batch_size: int = 128
-    batch_positives: float = 0.25
+    blend: float = 0.5
+    batch_positives: float = 0.1
     learning_rate_cross_entropy: float = 3e-3
     learning_rate_measure: float = 3e-3
     weight_decay: float = 1e-3
@@ -72,6 +76,7 @@ class ComparisonSettings:
         for name in ("learning_rate_cross_entropy", "learning_rate_measure"):
             in_range(name, getattr(self, name), 0, open_low=True)
         in_range("weight_decay", self.weight_decay, 0)
+        in_range("blend", self.blend, 0, 1, open_low=True)
         one_of("schedule", self.schedule, SCHEDULES)
         if not isinstance(self.data, str) or not self.data:
             raise InputError(f"Expected `data` to be a name or a path, but got {self.data!r}.")
