@@ -46,7 +46,7 @@ def maximum(parts: dict[str, Tensor]) -> float:
     cost = -np.concatenate([arrays.get("g", np.zeros(u)), arrays.get("h", np.zeros(v))])
     result = linprog(cost, upper, arrays.get("p"), equal, arrays.get("q"), bounds=(0, None))
     assert result.fun is not None, result.message
-    return -result.fun
+    return -float(result.fun)
 
 
 @pytest.mark.parametrize("seed", range(20))

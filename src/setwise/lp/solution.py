@@ -1,0 +1,112 @@
+"""What a solver gives back: values, duals and, for every element of the batch, a status with its certificate."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+
+class Status(enum.Enum):
+    """How it ended for one program; the value says what it means and what to try."""
+
+    OPTIMAL = "An optimal point was found; residuals and gap are within the tolerance."
+    INFEASIBLE = (
+        "No point meets all constraints: `farkas` combines them into a contradiction. "
+        "Look at the rows where it is largest, and loosen one of them."
+    )
+    UNBOUNDED = (
+        "The objective falls without end along `ray`. A bound or a row is missing, or a cost has the wrong sign."
+    )
+    ITERATION_LIMIT = (
+        "The steps were used up before the tolerance was met. Raise `max_steps`, loosen `tolerance`, "
+        "scale the rows and columns to a like size, or try solver=HiGHS()."
+    )
+
+
+class Duals(NamedTuple):
+    """Multipliers of the constraints; at an optimum c + A' inequality + A_eq' equality - lower + upper = 0.
+
+    All but those of the equalities are non-negative. The optimal value changes by -inequality with b, by -equality with
+    b_eq, by lower with the lower and by -upper with the upper bounds.
+    """
+
+    inequality: Tensor  # shape: (*batch, m)
+    equality: Tensor  # shape: (*batch, equalities)
+    lower: Tensor  # shape: (*batch, n)
+    upper: Tensor  # shape: (*batch, n)
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """The outcome for a batch of programs.
+
+    Attributes:
+        value: The optimal value; inf where infeasible, -inf where unbounded.  # shape: (*batch,)
+        primal: The optimal point; where there is none, the last iterate.  # shape: (*batch, n)
+        dual: The multipliers.
+        status: A :class:`Status`, or an array of them for a batch, so that ``status[k]`` is that of element k.
+        primal_residual: Largest violation of a constraint, relative to 1 + the largest right-hand side.  # shape: (*batch,)
+        dual_residual: Largest entry of the stationarity condition, relative to 1 + the largest cost.  # shape: (*batch,)
+        gap: |primal - dual objective| / (1 + |primal objective|).  # shape: (*batch,)
+        steps: Factorizations (or the solver's own iterations) spent.  # shape: (*batch,)
+        farkas: Where infeasible: multipliers y >= 0 with A'y_A + A_eq'y_eq - y_lower + y_upper = 0 and
+            b'y_A + b_eq'y_eq - lower'y_lower + upper'y_upper = -1; zeros elsewhere.
+        ray: Where unbounded: a direction d that keeps every constraint with c'd = -1; zeros elsewhere.
+            # shape: (*batch, n)
+        solver: Which solver it was.
+    """
+
+    value: Tensor
+    primal: Tensor
+    dual: Duals
+    status: Status | NDArray[Any]
+    primal_residual: Tensor
+    dual_residual: Tensor
+    gap: Tensor
+    steps: Tensor
+    farkas: Duals
+    ray: Tensor
+    solver: str
+
+    @property
+    def optimal(self) -> Tensor:
+        """Where an optimum was found, as booleans.  # shape: (*batch,)."""
+        flags = np.asarray(self.status, dtype=object) == Status.OPTIMAL
+        return torch.as_tensor(np.asarray(flags, dtype=bool), device=self.value.device)
+
+    def __repr__(self) -> str:
+        if isinstance(self.status, Status):
+            told = f"{self.status.name}, value={self.value.item():.6g}"
+        else:
+            names, counts = np.unique([status.name for status in self.status.flat], return_counts=True)
+            told = ", ".join(f"{count} {name}" for name, count in zip(names, counts, strict=True))
+        return f"Solution({told}, solver={self.solver})"
+
+
+class LPError(RuntimeError):
+    """Some programs of a batch have no optimum; ``solution`` holds all that is known.
+
+    Attributes:
+        solution: The whole outcome, the good elements included.
+    """
+
+    def __init__(self, solution: Solution) -> None:
+        self.solution = solution
+        statuses = np.asarray(solution.status, dtype=object)
+        lines = []
+        for status in Status:
+            places = [tuple(map(int, place)) for place in np.argwhere(statuses == status)]
+            if status is Status.OPTIMAL or not places:
+                continue
+            shown = ", ".join(str(p[0] if len(p) == 1 else p) for p in places[:8]) + (
+                ", ..." if len(places) > 8 else ""
+            )
+            where = f"Element {shown} of the batch" if statuses.ndim else "The program"
+            lines.append(f"{where}: {status.name}. {status.value}")
+        super().__init__(" ".join(lines) + " Pass throw=False to get the solution with its status instead.")
