@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+VENV_BENCH := .venv-bench
+PIP_BENCH := $(VENV_BENCH)/bin/python -m pip install --quiet --disable-pip-version-check --constraint benchmarks/constraints.txt
 SHARED_DATA := ../shared/data
 
 .PHONY: demo test lint data bench clean
@@ -22,11 +24,13 @@ data: $(VENV)/.cli
 	@if [ -f $(SHARED_DATA)/unpack.py ]; then $(BIN)/python $(SHARED_DATA)/unpack.py; \
 	else echo "make data: $(SHARED_DATA) is not here; tests that need the larger data sets will be skipped"; fi
 
-bench: $(VENV)/.dev
+# The peers of the linear programs pin much of what they stand on, so they get an environment of their own.
+bench: $(VENV)/.dev $(VENV_BENCH)/.ready
 	$(BIN)/python benchmarks/auc.py
+	$(VENV_BENCH)/bin/python benchmarks/lp.py $(BENCH_ARGS)
 
 clean:
-	rm -rf $(VENV) runs .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV_BENCH) runs .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(VENV)/.build: constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -39,4 +43,11 @@ $(VENV)/.cli: $(VENV)/.build pyproject.toml
 
 $(VENV)/.dev: $(VENV)/.build pyproject.toml
 	$(PIP) --no-build-isolation --editable ".[dev]"
+	touch $@
+
+$(VENV_BENCH)/.ready: benchmarks/constraints.txt benchmarks/requirements.txt pyproject.toml
+	$(PYTHON) -m venv $(VENV_BENCH)
+	$(PIP_BENCH) --requirement benchmarks/requirements.txt
+	$(PIP_BENCH) --no-deps qpth
+	$(PIP_BENCH) --no-build-isolation --editable .
 	touch $@
