@@ -2,10 +2,11 @@
 
 Random programs min c'z s.t. A z <= b, z >= 0, feasible, bounded, with one optimum, where A, b and c all require grad.
 The methods take turns on the same numbers in fresh tensors; medians of CPU time, forward and backward apart; set-up
-(the canonicalization of CVXPY, the structure of Moreau) is not timed. ``gap`` is the largest |c'z - c'z*| / (1 + |c'z*|)
-of the batch; ``db error`` the median over the batch of the relative error of the gradient with respect to b, against the
-exact inverse of the active rows, which HiGHS names. A method that needs long gets few repetitions; a cell that would
-take more than a minute a repetition is left out ("-"). The levels are the ones the project holds itself to.
+(the canonicalization of CVXPY, the structure of Moreau) is not timed. ``gap`` is the largest
+|c'z - c'z*| / (1 + |c'z*|) of the batch; ``db error`` the median over the batch of the relative error of the gradient
+with respect to b, against the exact inverse of the active rows, which HiGHS names. A method that needs long gets few
+repetitions; a cell that would take more than a minute a repetition is left out ("-"). The levels are the ones the
+project holds itself to.
 
     make bench
     .venv-bench/bin/python benchmarks/lp.py [--quick] [--json FILE]
@@ -13,13 +14,11 @@ take more than a minute a repetition is left out ("-"). The levels are the ones 
 
 from __future__ import annotations
 
-import os
-
-for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"):
-    os.environ[variable] = "1"  # read when the libraries are loaded, so before them
-
 import argparse
+import importlib
 import json
+import os
+import sys
 import time
 import warnings
 from collections.abc import Callable
@@ -31,6 +30,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"), "1")
 LIMIT = 60.0  # seconds that one repetition of a method may take
 BUDGET = 10.0  # seconds after which a method gets no further repetition of a cell
 REPETITIONS = 15
@@ -72,6 +72,7 @@ class Record:
     backward: list[float] = field(default_factory=list)
     gap: float = float("nan")
     error: float = float("nan")
+    failure: str = ""
 
     @property
     def spent(self) -> float:
@@ -87,6 +88,12 @@ class Record:
     def total(self) -> float:
         """Milliseconds of forward and backward together."""
         return sum(self.medians())
+
+    def as_json(self) -> dict[str, float | str | None]:
+        """The figures of the table, None where there is none."""
+        forward, backward = self.medians()
+        figures = {"forward_ms": forward, "backward_ms": backward, "gap": self.gap, "error": self.error}
+        return {name: None if np.isnan(x) else x for name, x in figures.items()} | {"failure": self.failure or None}
 
 
 def draw(cell: Cell, seed: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -108,15 +115,14 @@ def draw(cell: Cell, seed: int) -> tuple[Tensor, Tensor, Tensor]:
 
 def with_setwise(cell: Cell) -> Layer:  # noqa: ARG001 (nothing to set up)
     """``setwise.lp.solve`` as it comes."""
-    from setwise.lp import LinearProgram, solve
+    lp: Any = importlib.import_module("setwise.lp")
 
-    return lambda c, A, b: solve(LinearProgram(c, A, b)).primal
+    return lambda c, A, b: lp.solve(lp.LinearProgram(c, A, b)).primal
 
 
 def with_highs(cell: Cell) -> Layer:
     """HiGHS, one program after the other; forward only."""
-    import highspy
-
+    highspy: Any = importlib.import_module("highspy")
     n, m, _ = cell
     start = np.arange(m + 1, dtype=np.int32) * n
     index = np.tile(np.arange(n, dtype=np.int32), m)
@@ -147,16 +153,15 @@ def with_cvxpylayers(solver: str) -> Callable[[Cell], Layer]:
     """Layers of cvxpylayers: SCS or Clarabel differentiated by diffcp, or Moreau."""
 
     def prepare(cell: Cell) -> Layer:
-        import cvxpy as cp
-        from cvxpylayers.torch import CvxpyLayer
-
+        cp: Any = importlib.import_module("cvxpy")
+        build = importlib.import_module("cvxpylayers.torch").CvxpyLayer
         n, m, _ = cell
         z, c, A, b, zero = cp.Variable(n), cp.Parameter(n), cp.Parameter((m, n)), cp.Parameter(m), cp.Parameter(n)
         # With Moreau the layer drops a plain `z >= 0` without a word; a parameter that is zero keeps it.
         problem = cp.Problem(cp.Minimize(c @ z), [A @ z <= b, z >= zero])
         options: dict[str, Any] = {"solve_method": solver, "n_jobs_forward": 1, "n_jobs_backward": 1}
         moreau = solver == "Moreau"
-        built = CvxpyLayer(
+        built = build(
             problem, [c, A, b, zero], [z], solver="MOREAU" if moreau else None, solver_args={} if moreau else options
         )
         zeros = torch.zeros(n, dtype=torch.float64)
@@ -166,46 +171,43 @@ def with_cvxpylayers(solver: str) -> Callable[[Cell], Layer]:
 
 
 def with_moreau(cell: Cell) -> Layer:
-    """Moreau's own layer for torch; z >= 0 as rows, which keeps every gradient."""
-    import moreau
-    import moreau.torch
-
+    """Moreau's own layer for torch; z >= 0 as its direct cone, which is a little faster than rows."""
+    moreau: Any = importlib.import_module("moreau")
+    build = importlib.import_module("moreau.torch").Solver
     n, m, batch = cell
-    offsets = torch.cat([torch.arange(m + 1) * n, m * n + 1 + torch.arange(n)])
-    columns = torch.cat([torch.arange(n).repeat(m), torch.arange(n)])
     none = torch.zeros(0, dtype=torch.int64)
-    solver = moreau.torch.Solver(
+    positive = moreau.DirectConeSpec(kind="nonneg", indices=list(range(n)))
+    solver = build(
         n,
-        m + n,
+        m,
         torch.zeros(n + 1, dtype=torch.int64),
         none,
-        offsets,
-        columns,
-        cones=moreau.Cones(num_nonneg_cones=m + n),
+        torch.arange(m + 1) * n,
+        torch.arange(n).repeat(m),
+        cones=moreau.Cones(num_nonneg_cones=m, dir_cones=[positive]),
         settings=moreau.Settings(device="cpu", batch_size=batch, enable_grad=True),
     )
-    bounds = -torch.ones(batch, n, dtype=torch.float64)
-    zeros, quadratic = torch.zeros(batch, n, dtype=torch.float64), torch.zeros(batch, 0, dtype=torch.float64)
+    quadratic = torch.zeros(batch, 0, dtype=torch.float64)
 
     def layer(c: Tensor, A: Tensor, b: Tensor) -> Tensor:
-        values, sides = torch.cat([A.flatten(1), bounds], 1), torch.cat([b, zeros], 1)
-        return solver.solve(quadratic, values, c, sides).x.reshape(batch, n)
+        z: Tensor = solver.solve(quadratic, A.flatten(1), c, b).x
+        return z.reshape(batch, n)
 
     return layer
 
 
 def with_qpth(cell: Cell) -> Layer:
-    """qpth with a ridge in place of the quadratic term it needs."""
-    from qpth.qp import QPFunction
-
+    """The QP solver qpth with a ridge in place of the quadratic term it needs."""
+    build = importlib.import_module("qpth.qp").QPFunction
     n, _, batch = cell
     Q = RIDGE * torch.eye(n, dtype=torch.float64)
     bounds, zeros = -torch.eye(n, dtype=torch.float64).expand(batch, n, n), torch.zeros(batch, n, dtype=torch.float64)
     none = torch.zeros(0, dtype=torch.float64)
 
     def layer(c: Tensor, A: Tensor, b: Tensor) -> Tensor:
-        solve = QPFunction(verbose=-1, check_Q_spd=False)
-        return solve(Q, c, torch.cat([A, bounds], 1), torch.cat([b, zeros], 1), none, none)
+        solve = build(verbose=-1, check_Q_spd=False)
+        z: Tensor = solve(Q, c, torch.cat([A, bounds], 1), torch.cat([b, zeros], 1), none, none)
+        return z
 
     return layer
 
@@ -275,11 +277,15 @@ def run_cell(cell: Cell, methods: list[str], skipped: set[str]) -> dict[str, Rec
         programs = draw(cell, seed=1000 * cell.variables + repetition)
         upstream = torch.randn(cell.batch, cell.variables, generator=torch.Generator().manual_seed(repetition)).double()
         for name, record in records.items():
-            if record.spent > BUDGET:
+            if record.spent > BUDGET or record.failure:
                 continue
-            if name not in layers:
-                layers[name] = METHODS[name](cell)
-            z, gradient = turn(layers[name], programs, upstream, record)
+            try:
+                if name not in layers:
+                    layers[name] = METHODS[name](cell)
+                z, gradient = turn(layers[name], programs, upstream, record)
+            except Exception as error:  # noqa: BLE001 (a method that gives up is part of the result)
+                record.failure = first_line(error)
+                continue
             if repetition == 0:
                 if name == HIGHS:
                     truth = exact(programs, z, upstream)
@@ -296,15 +302,20 @@ def too_slow(records: dict[str, Record], cell: Cell, following: Cell) -> set[str
 
 def installed(names: list[str]) -> list[str]:
     """The methods that can be run here; a line for each that cannot."""
-    found = []
+    found, tiny = [], Cell(2, 6, 1)
     for name in names:
         try:
-            METHODS[name](Cell(2, 3, 1))
-        except Exception as error:  # noqa: BLE001 (whatever a peer raises at import, the others can still run)
-            print(f"{name} is left out: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")
+            turn(METHODS[name](tiny), draw(tiny, seed=0), torch.ones(1, 2, dtype=torch.float64), Record())
+        except Exception as error:  # noqa: BLE001 (whatever a peer raises, the others can still run)
+            print(f"{name} is left out: {first_line(error)}")
         else:
             found.append(name)
     return found
+
+
+def first_line(error: Exception) -> str:
+    """What went wrong, in one line."""
+    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
 
 
 def number(value: float, form: str = ".1f") -> str:
@@ -322,7 +333,9 @@ def verdicts(cell: Cell, records: dict[str, Record]) -> list[dict[str, Any]]:
 
     def add(what: str, value: float, level: float | None, *, least: bool) -> None:
         met = None if level is None else bool(value >= level if least else value <= level)
-        rows.append({"what": what, "value": value, "level": level, "least": least, "met": met})
+        rows.append(
+            {"what": what, "value": None if np.isnan(value) else value, "level": level, "least": least, "met": met}
+        )
 
     peers = {name: record.total() for name, record in records.items() if record.backward and name != SETWISE}
     if peers:
@@ -346,11 +359,14 @@ def show(cell: Cell, methods: list[str], records: dict[str, Record], judged: lis
             f"  {name:<22}{number(forward):>12}{number(backward):>12}{number(record.total()):>10}"
             f"{number(record.gap, '.0e'):>10}{number(record.error, '.0e'):>10}{len(record.forward):>6}"
         )
+        if record.failure:
+            print(f"    gave up: {record.failure}")
     for row in judged:
-        value = number(row["value"], ".2f" if row["value"] > 0.01 else ".0e")
+        value = "-" if row["value"] is None else format(row["value"], ".2f" if row["value"] > 0.01 else ".0e")
         told = ""
         if row["level"] is not None:
-            told = f"(level: at {'least' if row['least'] else 'most'} {row['level']:.2g}; {'met' if row['met'] else 'NOT MET'})"
+            side, end = "least" if row["least"] else "most", "met" if row["met"] else "NOT MET"
+            told = f"(level: at {side} {row['level']:.2g}; {end})"
         print(f"  {row['what']:<46}{value:>8}  {told}")
 
 
@@ -362,6 +378,8 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
+    if any(os.environ.get(name) != value for name, value in ONE_THREAD.items()):  # read when libraries are loaded
+        os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | ONE_THREAD)  # noqa: S606 (itself)
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")  # the peers warn of their own internals
     cells = [Cell(*map(int, text.split("x"))) for text in args.cells or []] or (QUICK if args.quick else CELLS)
@@ -372,10 +390,7 @@ def main() -> None:
         records = run_cell(cell, methods, skipped)
         judged = verdicts(cell, records)
         show(cell, methods, records, judged)
-        rows = {
-            name: dict(zip(("forward_ms", "backward_ms"), r.medians(), strict=True)) | {"gap": r.gap, "error": r.error}
-            for name, r in records.items()
-        }
+        rows = {name: record.as_json() for name, record in records.items()}
         kept.append({"cell": cell._asdict(), "methods": rows, "verdicts": judged})
         following = cells[position + 1] if position + 1 < len(cells) else None
         same = following is not None and following[:2] == cell[:2]
