@@ -14,11 +14,8 @@ import torch
 from torch import Tensor
 
 from setwise._checks import InputError
-from setwise.lp import LinearProgram
-from setwise.lp.dense import Interior
+from setwise.lp import Interior, LinearProgram, LPError, Solution, Status, solve
 from setwise.lp.layer import LPLayer
-from setwise.lp.solution import LPError, Solution, Status
-from setwise.lp.solve import solve
 
 
 @dataclass
@@ -56,8 +53,10 @@ def test_gives_the_point_of_solve(batch: tuple[int, ...]) -> None:
 
 
 def test_gradients_are_finite_differences() -> None:
-    inputs = [x.requires_grad_() for x in program(2, seed=3)]
-    assert torch.autograd.gradcheck(LPLayer(), inputs, eps=1e-7, atol=1e-6)
+    inputs = [x.requires_grad_() for x in program(2, n=2, m=3, seed=3)]
+    assert torch.autograd.gradcheck(LPLayer(), inputs, eps=1e-7, atol=1e-6, fast_mode=True)
+    single = [x.detach()[0].requires_grad_() for x in inputs]
+    assert torch.autograd.gradcheck(LPLayer(), single, eps=1e-7, atol=1e-6)
 
 
 def test_equalities_and_bounds_are_passed_on_and_differentiated() -> None:
@@ -79,16 +78,16 @@ def test_learns_a_right_hand_side_inside_a_network() -> None:
     network = torch.nn.Linear(2, 6, dtype=torch.float64)
     layer = LPLayer(warm_start=True)
     x, target = torch.randn(8, 2, dtype=torch.float64), torch.full((3,), 0.3, dtype=torch.float64)
-    optimizer = torch.optim.Adam(network.parameters(), lr=0.05)
+    optimizer = torch.optim.Adam(network.parameters(), lr=0.1)
     losses = []
-    for _ in range(30):
+    for _ in range(20):
         z = layer(c, A, torch.nn.functional.softplus(network(x)))  # resources > 0, so always feasible and bounded
         loss = (z - target).square().mean()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
-    assert losses[-1] < 0.3 * losses[0]
+    assert losses[-1] < 0.5 * losses[0]
 
 
 def test_settings_reach_the_solver() -> None:
