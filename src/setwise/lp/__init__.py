@@ -1,10 +1,35 @@
-"""Linear programs: batched, differentiable descriptions of min c'z s.t. A z <= b, A_eq z = b_eq, lower <= z <= upper.
+"""Linear programs: batched, exact, differentiable, with a certificate for every element.
 
-This package knows nothing of labels or measures. Importing it loads no extra; reading MPS files needs ``setwise[lp]``.
+    min c'z   s.t.   A z <= b,   A_eq z = b_eq,   lower <= z <= upper
+
+This package knows nothing of labels or measures. Importing it loads no extra; reading MPS files and the solver ``HiGHS``
+need ``setwise[lp]``.
 """
 
+from setwise.lp.dense import ExteriorNewton, Interior
+from setwise.lp.gradient import ImplicitGradient, SmoothedGradient, UnrolledGradient, ValueGradient
+from setwise.lp.highs import HiGHS
 from setwise.lp.mps import read_mps
 from setwise.lp.operator import LinearOperator
 from setwise.lp.problem import LinearProgram, Residuals
+from setwise.lp.solution import Duals, LPError, Solution, Status
+from setwise.lp.solve import solve
 
-__all__ = ["LinearOperator", "LinearProgram", "Residuals", "read_mps"]
+__all__ = [
+    "Duals",
+    "ExteriorNewton",
+    "HiGHS",
+    "ImplicitGradient",
+    "Interior",
+    "LPError",
+    "LinearOperator",
+    "LinearProgram",
+    "Residuals",
+    "SmoothedGradient",
+    "Solution",
+    "Status",
+    "UnrolledGradient",
+    "ValueGradient",
+    "read_mps",
+    "solve",
+]

@@ -51,8 +51,10 @@ class Solution:
         primal: The optimal point; where there is none, the last iterate.  # shape: (*batch, n)
         dual: The multipliers.
         status: A :class:`Status`, or an array of them for a batch, so that ``status[k]`` is that of element k.
-        primal_residual: Largest violation of a constraint, relative to 1 + the largest right-hand side.  # shape: (*batch,)
-        dual_residual: Largest entry of the stationarity condition, relative to 1 + the largest cost.  # shape: (*batch,)
+        primal_residual: Largest violation of a constraint, relative to 1 + the largest right-hand side.
+            # shape: (*batch,)
+        dual_residual: Largest entry of the stationarity condition, relative to 1 + the largest cost.
+            # shape: (*batch,)
         gap: |primal - dual objective| / (1 + |primal objective|).  # shape: (*batch,)
         steps: Factorizations (or the solver's own iterations) spent.  # shape: (*batch,)
         farkas: Where infeasible: multipliers y >= 0 with A'y_A + A_eq'y_eq - y_lower + y_upper = 0 and

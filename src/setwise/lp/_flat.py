@@ -1,0 +1,236 @@
+"""A batch of programs as the dense solvers see it: float64, one batch dimension, all inequalities in one system.
+
+    min c'x   s.t.   G x <= h,   E x = e,      G = [A; -I; I],   h = (b, -lower, upper)
+
+Rows without meaning (b = inf, infinite bounds) are masked: their entries of G x, h and of the multipliers are 0. The
+blocks of the bounds are never built; a block without any finite bound is left out altogether.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Self
+
+import torch
+from torch import Tensor
+
+from setwise.lp.operator import to_dense
+from setwise.lp.problem import LinearProgram
+from setwise.lp.solution import Duals
+
+_SCALING_PASSES = 6
+_WELL_SCALED = 16.0  # rows and columns whose largest entries stay within this factor of 1 are left alone
+
+
+def dot(x: Tensor, y: Tensor) -> Tensor:
+    """Inner products of the rows.  # shape: (batch,)."""
+    products: Tensor = torch.linalg.vecdot(x, y)
+    return products
+
+
+def largest(x: Tensor) -> Tensor:
+    """Largest absolute value of each row, 0 for empty rows.  # shape: (batch,)."""
+    return x.abs().amax(-1) if x.shape[-1] else x.new_zeros(x.shape[0])
+
+
+class Point(NamedTuple):
+    """A primal point and its multipliers."""
+
+    x: Tensor  # shape: (batch, n)
+    z: Tensor  # of G x <= h, shape: (batch, k)
+    y: Tensor  # of E x = e, shape: (batch, p)
+
+
+@dataclass(frozen=True)
+class Flat:
+    """The system above; build it with :meth:`of`."""
+
+    c: Tensor  # shape: (batch, n)
+    A: Tensor  # shape: (batch, m, n)
+    E: Tensor  # shape: (batch, p, n)
+    e: Tensor  # shape: (batch, p)
+    h: Tensor  # shape: (batch, k)
+    mask: Tensor  # 1 for rows that count, shape: (batch, k)
+    has_lower: bool
+    has_upper: bool
+
+    @classmethod
+    def of(cls, problem: LinearProgram) -> Self:
+        """The dense form of a program; matrices that are sparse or operators are written out."""
+        batch, n = problem.batch_shape, problem.variables
+        count = batch.numel()
+
+        def flat(value: Tensor, *trailing: int) -> Tensor:
+            return value.detach().to(torch.float64).expand(*batch, *trailing).reshape(count, *trailing)
+
+        def dense(matrix: object, rows: int) -> Tensor:
+            return flat(to_dense(matrix, dtype=problem.dtype, device=problem.device), rows, n)  # type: ignore[arg-type]
+
+        b = flat(problem.b, problem.inequalities)
+        sides, masks = [b], [torch.isfinite(b)]
+        lower, upper = flat(problem.lower, n), flat(problem.upper, n)
+        has_lower, has_upper = bool(torch.isfinite(lower).any()), bool(torch.isfinite(upper).any())
+        if has_lower:
+            sides.append(-lower)
+            masks.append(torch.isfinite(lower))
+        if has_upper:
+            sides.append(upper)
+            masks.append(torch.isfinite(upper))
+        mask = torch.cat(masks, -1)
+        h = torch.where(mask, torch.cat(sides, -1), 0.0)
+        E, e = dense(problem.A_eq, problem.equalities), flat(problem.b_eq, problem.equalities)
+        A = dense(problem.A, problem.inequalities)
+        return cls(flat(problem.c, n), A, E, e, h, mask.to(torch.float64), has_lower, has_upper)
+
+    @property
+    def sizes(self) -> tuple[int, int, int, int]:
+        """Batch, inequality rows m, equality rows p, variables n."""
+        return self.c.shape[0], self.A.shape[1], self.E.shape[1], self.c.shape[1]
+
+    def G(self, x: Tensor) -> Tensor:
+        """G x.  # shape: (batch, k)."""
+        parts = [torch.bmm(self.A, x.unsqueeze(-1)).squeeze(-1)]
+        if self.has_lower:
+            parts.append(-x)
+        if self.has_upper:
+            parts.append(x)
+        return torch.cat(parts, -1) * self.mask
+
+    def Gt(self, z: Tensor) -> Tensor:
+        """G' z; masked entries of z must be 0.  # shape: (batch, n)."""
+        rows, lower, upper = self.split(z)
+        result = torch.bmm(rows.unsqueeze(1), self.A).squeeze(1)
+        if lower is not None:
+            result = result - lower
+        if upper is not None:
+            result = result + upper
+        return result
+
+    def Ex(self, x: Tensor) -> Tensor:
+        """E x.  # shape: (batch, p)."""
+        return torch.bmm(self.E, x.unsqueeze(-1)).squeeze(-1)
+
+    def Ety(self, y: Tensor) -> Tensor:
+        """E' y.  # shape: (batch, n)."""
+        return torch.bmm(y.unsqueeze(1), self.E).squeeze(1)
+
+    def split(self, z: Tensor) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """The parts of a vector over the rows of G: inequalities, lower bounds, upper bounds."""
+        m, n = self.A.shape[1], self.c.shape[1]
+        lower = z[:, m : m + n] if self.has_lower else None
+        return z[:, :m], lower, z[:, z.shape[1] - n :] if self.has_upper else None
+
+    def normal(self, weight: Tensor) -> Tensor:
+        """G' diag(weight) G; masked weights must be 0.  # shape: (batch, n, n)."""
+        rows, lower, upper = self.split(weight)
+        matrix = torch.bmm(self.A.mT * rows.unsqueeze(1), self.A)
+        diagonal = matrix.diagonal(dim1=-2, dim2=-1)
+        if lower is not None:
+            diagonal += lower
+        if upper is not None:
+            diagonal += upper
+        return matrix
+
+    def rows(self, index: Tensor) -> Tensor:
+        """Some rows of G, the same number of each element.  # shape: (batch, r, n) for index (batch, r)."""
+        m, n = self.A.shape[1], self.c.shape[1]
+        picked = self.c.new_zeros(*index.shape, n)
+        if m:
+            inside = index.clamp(max=m - 1).unsqueeze(-1).expand(-1, -1, n)
+            picked = torch.where((index < m).unsqueeze(-1), self.A.gather(1, inside), 0.0)
+        bound = (index - m).clamp(min=0)
+        column = bound % n
+        sign = torch.where(bound < n, -1.0, 1.0) if self.has_lower else torch.ones_like(bound, dtype=self.c.dtype)
+        unit = torch.where(index < m, 0.0, sign).to(self.c.dtype)
+        return picked.scatter_add(2, column.unsqueeze(-1), unit.unsqueeze(-1))
+
+    def select(self, index: Tensor) -> Self:
+        """The programs at some places of the batch."""
+        parts = {name: getattr(self, name)[index] for name in ("c", "A", "E", "e", "h", "mask")}
+        return replace(self, **parts)
+
+    def duals(self, point: Point) -> Duals:
+        """The multipliers by kind of constraint."""
+        rows, lower, upper = self.split(point.z)
+        zero = torch.zeros_like(point.x)
+        return Duals(rows, point.y, zero if lower is None else lower, zero if upper is None else upper)
+
+    def stack(self, duals: Duals) -> tuple[Tensor, Tensor]:
+        """The inverse of :meth:`duals`: multipliers (z, y)."""
+        parts = [duals.inequality]
+        if self.has_lower:
+            parts.append(duals.lower)
+        if self.has_upper:
+            parts.append(duals.upper)
+        return torch.cat(parts, -1) * self.mask, duals.equality
+
+    def objectives(self, point: Point) -> tuple[Tensor, Tensor]:
+        """Primal and dual objective.  # shape: (batch,) each."""
+        return dot(self.c, point.x), -dot(self.h, point.z) - dot(self.e, point.y)
+
+    def residuals(self, point: Point) -> tuple[Tensor, Tensor, Tensor]:
+        """Primal residual, dual residual and gap, relative as :class:`~setwise.lp.Solution` says."""
+        violation = torch.maximum(largest((self.G(point.x) - self.h).relu()), largest(self.Ex(point.x) - self.e))
+        stationarity = largest(self.c + self.Gt(point.z) + self.Ety(point.y))
+        primal, dual = self.objectives(point)
+        side = 1 + torch.maximum(largest(self.h), largest(self.e))
+        return violation / side, stationarity / (1 + largest(self.c)), (primal - dual).abs() / (1 + primal.abs())
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """x = column * x_scaled, z = row * z_scaled, y = row_eq * y_scaled: entries of the scaled matrices are near 1."""
+
+    row: Tensor  # shape: (batch, k)
+    row_eq: Tensor  # shape: (batch, p)
+    column: Tensor  # shape: (batch, n)
+
+    def back(self, point: Point) -> Point:
+        """From the scaled problem to the original one."""
+        return Point(point.x * self.column, point.z * self.row, point.y * self.row_eq)
+
+    def forth(self, point: Point) -> Point:
+        """From the original problem to the scaled one."""
+        return Point(point.x / self.column, point.z / self.row, point.y / self.row_eq)
+
+    def select(self, index: Tensor) -> Scaling:
+        """The scalings at some places of the batch."""
+        return Scaling(self.row[index], self.row_eq[index], self.column[index])
+
+
+def equilibrate(flat: Flat) -> tuple[Flat, Scaling]:
+    """Bring the largest entry of every row and column near 1 (Ruiz), then cost and right-hand side to the size of 1.
+
+    A problem whose rows and columns are within a factor of 16 of 1 keeps its matrix.
+    """
+    row, row_eq, column = torch.ones_like(flat.A[:, :, 0]), torch.ones_like(flat.e), torch.ones_like(flat.c)
+    A, E = flat.A, flat.E
+    for _ in range(_SCALING_PASSES):
+        rows, rows_eq = _peak(A, -1), _peak(E, -1)
+        columns = torch.maximum(_peak(A, -2), _peak(E, -2))
+        if all(_is_near_one(peak) for peak in (rows, rows_eq, columns)):
+            break
+        r, q, c = rows.rsqrt(), rows_eq.rsqrt(), columns.rsqrt()
+        A, E = A * r.unsqueeze(-1) * c.unsqueeze(-2), E * q.unsqueeze(-1) * c.unsqueeze(-2)
+        row, row_eq, column = row * r, row_eq * q, column * c
+    bounds = [1 / column] * (int(flat.has_lower) + int(flat.has_upper))
+    row_all = torch.cat([row, *bounds], -1)
+    cost = flat.c * column
+    h, e = flat.h * row_all, flat.e * row_eq
+    size = torch.maximum(largest(h), largest(e)).clamp(min=1e-12).unsqueeze(-1)
+    price = largest(cost).clamp(min=1e-12).unsqueeze(-1)
+    scaled = replace(flat, c=cost / price, A=A, E=E, e=e / size, h=h / size)
+    return scaled, Scaling(row_all * price, row_eq * price, column * size)
+
+
+def _peak(matrix: Tensor, dim: int) -> Tensor:
+    """Largest absolute entry along a dimension; 1 where all are 0."""
+    shape = matrix.shape[:1] + matrix.shape[2 if dim == -2 else 1 :][:1]
+    if matrix.shape[dim] == 0:
+        return matrix.new_ones(shape)
+    peak = matrix.abs().amax(dim)
+    return torch.where(peak > 0, peak, 1.0)
+
+
+def _is_near_one(peak: Tensor) -> bool:
+    return peak.numel() == 0 or bool((peak.amax() <= _WELL_SCALED) & (peak.amin() >= 1 / _WELL_SCALED))

@@ -1,0 +1,423 @@
+"""How a solution is differentiated, as objects: value, implicit, smoothed, unrolled.
+
+All four use one device. Let F(u, data) = 0 be equations that hold at the solution u, and J their Jacobian in u. Then
+
+    u_attached = u - J^-1 F(u, data),      u and J constants,
+
+has the value of u, and its derivative by the data is -J^-1 dF/d(data): that of the implicit function theorem. Only F is
+written with differentiable operations, on the problem's own tensors, so every input that requires grad gets its
+gradient, and the backward pass solves with the factorization of the forward pass.
+
+- The *value* has the derivative z* by c, -v* by b, v* z*' by A (envelope theorem). Since z* and v* are attached, the
+  value can be differentiated twice.
+- *Implicit*: F are the active rows, K x = h. At a vertex dz/dc is zero: a fact about linear programs, not a fault.
+  Where the active rows are more or fewer than the variables, J^-1 is the pseudo-inverse (least squares).
+- *Smoothed*: F is the gradient of Mangasarian's function at its minimizer y(penalty), dy/dc = -penalty (G_a'G_a)^+ and
+  so on: the informative gradient for c.
+- *Unrolled*: Newton's steps on that function with the graph recorded, with the step function hard or logistic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, cast
+
+import torch
+from torch import Tensor
+
+from setwise import _checks
+from setwise.lp._flat import Flat, Point
+from setwise.lp.line_search import exact_step
+from setwise.lp.newton import minimize_penalty
+from setwise.lp.operator import is_csr, matvec, rmatvec
+from setwise.lp.problem import LinearProgram
+from setwise.lp.solution import Duals, Solution
+from setwise.lp.vertex import Vertex
+
+_TIGHT = 1e-7  # a row whose slack is below this, relative, may be active
+_RANK = 1e-10
+
+
+class Gradient(Protocol):
+    """Something that gives the primal point a derivative."""
+
+    def primal(self, problem: LinearProgram, solution: Solution) -> Tensor:
+        """The solution's point with a graph to the problem's tensors.  # shape: (*batch, n)."""
+
+
+@dataclass(frozen=True)
+class ValueGradient:
+    """Derivative of the optimal value alone; the point is a constant."""
+
+    def primal(self, problem: LinearProgram, solution: Solution) -> Tensor:  # noqa: ARG002
+        """The point without a graph."""
+        return solution.primal
+
+
+@dataclass(frozen=True)
+class ImplicitGradient:
+    """Derivative of the point through its active rows."""
+
+    def primal(self, problem: LinearProgram, solution: Solution) -> Tensor:
+        """The point, attached through K x = h."""
+        return _Basis.of(problem, solution).attached_primal()
+
+
+@dataclass(frozen=True)
+class SmoothedGradient:
+    """Derivative of the minimizer of Mangasarian's function at a given penalty.
+
+    Args:
+        penalty: The smaller, the nearer to the vertex, and the smaller dz/dc.
+    """
+
+    penalty: float = 1e-3
+
+    def __post_init__(self) -> None:
+        _checks.in_range("penalty", self.penalty, 0.0, open_low=True)
+
+    def primal(self, problem: LinearProgram, solution: Solution) -> Tensor:
+        """The point with the derivative of the penalty's minimizer."""
+        flat = Flat.of(problem)
+        y = minimize_penalty(flat, _flat_point(flat, solution), self.penalty)
+        active = ((flat.G(y) - flat.h) * flat.mask > 0).to(flat.c.dtype)
+        inverse = _pseudo_inverse(flat.normal(active) + flat.E.mT @ flat.E)
+        attached = _smooth_equations(problem, flat, y, active, self.penalty)
+        return _correct(solution.primal, lambda: torch.einsum("bij,bj->bi", inverse, attached))
+
+
+@dataclass(frozen=True)
+class UnrolledGradient:
+    """Derivative through Newton's steps on Mangasarian's function, recorded one by one.
+
+    Args:
+        penalty: Of the function.
+        steps: How many steps are recorded.
+        ridge: Added to the Hessian's diagonal at the minimizer; away from it, as much as the gradient's size.
+        kappa: None for the step function itself, whose derivative is 0 almost everywhere; a number for a logistic of
+            that slope in its place, which tends to the step as kappa grows.
+        step_size: A constant, or None for the exact line search.
+    """
+
+    penalty: float = 1e-3
+    steps: int = 20
+    ridge: float = 1e-10
+    kappa: float | None = None
+    step_size: float | None = None
+
+    def __post_init__(self) -> None:
+        _checks.in_range("penalty", self.penalty, 0.0, open_low=True)
+        _checks.is_count("steps", self.steps)
+        _checks.in_range("ridge", self.ridge, 0.0)
+        if self.kappa is not None:
+            _checks.in_range("kappa", self.kappa, 0.0, open_low=True)
+
+    def minimizer(self, problem: LinearProgram, start: Tensor | None = None) -> Tensor:
+        """The last iterate with its whole graph, from ``start`` or from 0.  # shape: (*batch, n)."""
+        rows, sides, mask = _dense_rows(problem)
+        E, e = _dense_equalities(problem)
+        c = problem.c.to(torch.float64).expand(*problem.batch_shape, problem.variables)
+        y = torch.zeros_like(c) if start is None else start.detach().to(torch.float64)
+        eye = torch.eye(c.shape[-1], dtype=c.dtype, device=c.device)
+        for _ in range(self.steps):
+            t = (matvec(rows, y) - sides) * mask
+            weight = (t > 0).to(c.dtype) if self.kappa is None else torch.sigmoid(self.kappa * t) * mask
+            r = matvec(E, y) - e
+            gradient = self.penalty * c + rmatvec(rows, weight * t) + rmatvec(E, r)
+            # Far from the minimizer few rows are active and the Hessian is singular: the ridge falls with the gradient.
+            far = 1e-2 * gradient.detach().abs().amax(-1)[..., None, None].clamp(max=1.0)
+            hessian = (rows.mT * weight.unsqueeze(-2)) @ rows + E.mT @ E + (self.ridge + far) * eye
+            d = -torch.linalg.solve(hessian, gradient)
+            q = matvec(rows, d) * mask
+            y = y + self._length(t, q, matvec(E, d), r, (c * d).sum(-1)).unsqueeze(-1) * d
+        return y
+
+    def _length(self, t: Tensor, q: Tensor, q_eq: Tensor, r: Tensor, slope: Tensor) -> Tensor:
+        """The step's length, a constant.  # shape: (*batch,)."""
+        if self.step_size is not None:
+            return torch.full_like(slope, self.step_size).detach()
+        with torch.no_grad():
+            linear = self.penalty * slope + (r * q_eq).sum(-1)
+            curvature = (q_eq * q_eq).sum(-1)
+            flat_t, flat_q = t.reshape(-1, t.shape[-1]), q.reshape(-1, q.shape[-1])
+            length = exact_step(flat_t, flat_q, linear.reshape(-1), curvature.reshape(-1), 1.0).reshape(slope.shape)
+            # At the minimizer there is no length to find, and the full step carries the derivative.
+            return torch.where(torch.isfinite(length) & (length > 0), length, 1.0)
+
+    def primal(self, problem: LinearProgram, solution: Solution) -> Tensor:
+        """The point with the derivative of the last recorded iterate."""
+        y = self.minimizer(problem)
+        return solution.primal + (y - y.detach()).to(solution.primal.dtype)
+
+
+GRADIENTS: dict[str, Callable[[], Gradient]] = {
+    "value": ValueGradient,
+    "implicit": ImplicitGradient,
+    "smoothed": SmoothedGradient,
+    "unrolled": UnrolledGradient,
+}
+
+
+def attach(problem: LinearProgram, solution: Solution, gradient: str | Gradient) -> Solution:
+    """The solution with value, primal and dual attached to the problem's tensors."""
+    if isinstance(gradient, str):
+        _checks.one_of("gradient", gradient, GRADIENTS)
+        gradient = GRADIENTS[gradient]()
+    if not (problem.requires_grad and torch.is_grad_enabled()):
+        return solution
+    basis = _Basis.of(problem, solution)
+    x, duals = basis.attached_primal(), basis.attached_duals()
+    lagrangian = _lagrangian(problem, x, duals)
+    value = solution.value + torch.where(solution.optimal, lagrangian - lagrangian.detach(), 0.0).to(
+        solution.value.dtype
+    )
+    primal = x if isinstance(gradient, ImplicitGradient) else gradient.primal(problem, solution)
+    return replace(solution, value=value, primal=primal, dual=duals)
+
+
+def _lagrangian(problem: LinearProgram, x: Tensor, duals: Duals) -> Tensor:
+    """C'x + offset + v'(A x - b) + w'(A_eq x - b_eq) + l'(lower - x) + u'(x - upper).  # shape: (*batch,)."""
+    rows, equalities, lower, upper = _constraints(problem, x)
+    total = (problem.c * x).sum(-1) + problem.offset
+    for multiplier, residual in zip(duals, (rows, equalities, lower, upper), strict=True):
+        total = total + (multiplier * residual).sum(-1)
+    return total
+
+
+def _constraints(problem: LinearProgram, x: Tensor) -> Duals:
+    """A x - b, A_eq x - b_eq, lower - x, x - upper, 0 where a side is infinite; differentiable in the problem."""
+
+    def less(value: Tensor, side: Tensor) -> Tensor:
+        finite = torch.isfinite(side)
+        return torch.where(finite, value - torch.where(finite, side, 0.0), 0.0)
+
+    return Duals(
+        less(matvec(problem.A, x), problem.b),
+        matvec(problem.A_eq, x) - problem.b_eq,
+        -less(x, problem.lower),
+        less(x, problem.upper),
+    )
+
+
+class _Basis:
+    """The active rows of a solution and what solves with them; both attached points come from here."""
+
+    def __init__(self, problem: LinearProgram, solution: Solution, solver: _Solver) -> None:
+        self.problem, self.solution, self.solver = problem, solution, solver
+
+    @classmethod
+    def of(cls, problem: LinearProgram, solution: Solution) -> _Basis:
+        with torch.no_grad():
+            if all(isinstance(matrix, Tensor) and not is_csr(matrix) for matrix in (problem.A, problem.A_eq)):
+                return cls(problem, solution, _DenseSolver(problem, solution))
+            return cls(problem, solution, _MatrixFreeSolver(problem, solution))
+
+    def attached_primal(self) -> Tensor:
+        """X - K^+ (K x - h)."""
+        residual = _constraints(self.problem, self.solution.primal)
+        return _correct(self.solution.primal, lambda: self.solver.by_rows(residual))
+
+    def attached_duals(self) -> Duals:
+        """V - (K')^+ (K'v + c) on the active rows."""
+        v, w, low, up = self.solution.dual
+        stationarity = self.problem.c + rmatvec(self.problem.A, v) + rmatvec(self.problem.A_eq, w) - low + up
+        change = self.solver.by_columns(stationarity)
+        return Duals(
+            *(
+                part - (step - step.detach()).to(part.dtype)
+                for part, step in zip(self.solution.dual, change, strict=True)
+            )
+        )
+
+
+class _Solver(Protocol):
+    def by_rows(self, residual: Duals) -> Tensor:
+        """K^+ r for the residuals r of all constraints; inactive ones are passed over.  # shape: (*batch, n)."""
+
+    def by_columns(self, g: Tensor) -> Duals:
+        """(K')^+ g, written into all constraints; 0 for inactive ones."""
+
+
+class _DenseSolver:
+    """LU where the active rows make a vertex, the pseudo-inverse elsewhere."""
+
+    def __init__(self, problem: LinearProgram, solution: Solution) -> None:
+        self.batch = problem.batch_shape
+        self.flat = flat = Flat.of(problem)
+        point = _flat_point(flat, solution)
+        slack = flat.h - flat.G(point.x)
+        self.active = (point.z > slack) & (flat.mask > 0)
+        _, _, p, n = flat.sizes
+        optimal = solution.optimal.reshape(-1)
+        square = (self.active.sum(-1) == n - p) & optimal
+        self.vertex, proven = None, torch.zeros_like(square)
+        if bool(square.any()):
+            places = square.nonzero().squeeze(-1)
+            index = self.active[places].nonzero()[:, 1].reshape(len(places), n - p)
+            self.vertex, good = Vertex.solve(flat if len(places) == len(square) else flat.select(places), index)
+            self.vertex = self.vertex.select(good)
+            proven[places[good]] = True
+        self.places = proven.nonzero().squeeze(-1)
+        self.others = (~proven & optimal).nonzero().squeeze(-1)
+        if self.others.numel():
+            rest = flat.select(self.others)
+            tight = (slack[self.others] <= _TIGHT * (1 + rest.h.abs())) & (rest.mask > 0)
+            weight = (self.active[self.others] | (tight & (point.z[self.others] > 0))).to(flat.c.dtype)
+            self.rest, self.weight = rest, weight
+            self.inverse = _pseudo_inverse(rest.normal(weight) + rest.E.mT @ rest.E)
+
+    def by_rows(self, residual: Duals) -> Tensor:
+        n = self.flat.c.shape[1]
+        z, y = self.flat.stack(Duals(*(self._flatten(part) for part in residual)))
+        x = z.new_zeros(z.shape[0], n)
+        if self.vertex is not None and self.places.numel():
+            chosen = torch.cat([z[self.places].gather(1, self.vertex.index), y[self.places]], -1)
+            solved = torch.linalg.lu_solve(self.vertex.lu, self.vertex.pivots, chosen.unsqueeze(-1)).squeeze(-1)
+            x = x.index_copy(0, self.places, solved)
+        if self.others.numel():
+            right = self.rest.Gt(z[self.others] * self.weight) + self.rest.Ety(y[self.others])
+            x = x.index_copy(0, self.others, torch.einsum("bij,bj->bi", self.inverse, right))
+        return x.reshape(*self.batch, n)
+
+    def by_columns(self, g: Tensor) -> Duals:
+        flat_g = self._flatten(g)
+        z, y = torch.zeros_like(self.flat.h), torch.zeros_like(self.flat.e)
+        if self.vertex is not None and self.places.numel():
+            right = flat_g[self.places].unsqueeze(-1)
+            solved = torch.linalg.lu_solve(self.vertex.lu, self.vertex.pivots, right, adjoint=True).squeeze(-1)
+            count = self.vertex.index.shape[1]
+            rows = torch.zeros_like(z[self.places]).scatter(1, self.vertex.index, solved[:, :count])
+            z, y = z.index_copy(0, self.places, rows), y.index_copy(0, self.places, solved[:, count:])
+        if self.others.numel():
+            x = torch.einsum("bij,bj->bi", self.inverse, flat_g[self.others])
+            z = z.index_copy(0, self.others, self.rest.G(x) * self.weight)
+            y = y.index_copy(0, self.others, self.rest.Ex(x))
+        parts = self.flat.duals(Point(flat_g, z, y))
+        return Duals(*(part.reshape(*self.batch, part.shape[-1]) for part in parts))
+
+    def _flatten(self, part: Tensor) -> Tensor:
+        shape = (*self.batch, part.shape[-1])
+        return part.to(torch.float64).expand(shape).reshape(self.flat.c.shape[0], part.shape[-1])
+
+
+class _MatrixFreeSolver:
+    """Conjugate gradients on the normal equations of the active rows, for CSR matrices and operators."""
+
+    def __init__(self, problem: LinearProgram, solution: Solution) -> None:
+        self.A, self.A_eq = problem.A, problem.A_eq
+        residual = _constraints(problem, solution.primal)
+        # The active constraints: multiplier larger than slack; equalities always.
+        self.on = Duals(
+            *(
+                ((dual > -r) if name != "equality" else torch.ones_like(r, dtype=torch.bool)).to(r.dtype)
+                for name, dual, r in zip(Duals._fields, solution.dual, residual, strict=True)
+            )
+        )
+
+    def _rows(self, x: Tensor) -> Duals:
+        return Duals(
+            matvec(self.A, x) * self.on.inequality, matvec(self.A_eq, x), -x * self.on.lower, x * self.on.upper
+        )
+
+    def _columns(self, r: Duals) -> Tensor:
+        rows = rmatvec(self.A, r.inequality * self.on.inequality) + rmatvec(self.A_eq, r.equality)
+        return rows - r.lower * self.on.lower + r.upper * self.on.upper
+
+    def by_rows(self, residual: Duals) -> Tensor:
+        return _solved(self._columns(residual), self)
+
+    def by_columns(self, g: Tensor) -> Duals:
+        return self._rows(_solved(g, self))
+
+    def inverse(self, g: Tensor, steps: int = 200, tolerance: float = 1e-13) -> Tensor:
+        """(K'K)^+ g for g in its range."""
+        x = torch.zeros_like(g)
+        r = g.clone()
+        d = r.clone()
+        rho = (r * r).sum(-1, keepdim=True)
+        stop = tolerance**2 * rho
+        for _ in range(steps):
+            if bool((rho <= stop).all()):
+                break
+            q = self._columns(self._rows(d))
+            a = rho / (d * q).sum(-1, keepdim=True).clamp(min=1e-300)
+            x, r = x + a * d, r - a * q
+            after = (r * r).sum(-1, keepdim=True)
+            d, rho = r + after / rho.clamp(min=1e-300) * d, after
+        return x
+
+
+class _ConjugateGradients(torch.autograd.Function):
+    """A constant symmetric linear map, its own adjoint."""
+
+    @staticmethod
+    def forward(ctx: Any, g: Tensor, solver: _MatrixFreeSolver) -> Tensor:
+        ctx.solver = solver
+        return solver.inverse(g)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return _solved(grad, ctx.solver), None
+
+
+def _solved(g: Tensor, solver: _MatrixFreeSolver) -> Tensor:
+    function: type[torch.autograd.Function] = _ConjugateGradients
+    return cast("Tensor", function.apply(g, solver))
+
+
+def _correct(point: Tensor, step: Callable[[], Tensor]) -> Tensor:
+    """The point, with the graph of minus a step that is zero to rounding."""
+    change = step().reshape(point.shape)
+    return point - (change - change.detach()).to(point.dtype)
+
+
+def _pseudo_inverse(matrix: Tensor) -> Tensor:
+    """Of symmetric positive semi-definite matrices.  # shape: (batch, n, n)."""
+    inverse: Tensor = torch.linalg.pinv(matrix, hermitian=True, rtol=_RANK)
+    return inverse
+
+
+def _flat_point(flat: Flat, solution: Solution) -> Point:
+    """A solution in the order of the rows of G, float64."""
+
+    def shaped(part: Tensor) -> Tensor:
+        return part.detach().to(torch.float64).reshape(flat.c.shape[0], part.shape[-1])
+
+    z, y = flat.stack(Duals(*(shaped(part) for part in solution.dual)))
+    return Point(shaped(solution.primal), z, y)
+
+
+def _smooth_equations(problem: LinearProgram, flat: Flat, y: Tensor, active: Tensor, penalty: float) -> Tensor:
+    """Penalty c + G_a'(G_a y - h) + E'(E y - e), differentiable in the problem.  # shape: (count, n)."""
+    batch, n = problem.batch_shape, problem.variables
+    point = y.reshape(*batch, n).to(problem.dtype)
+    on = Duals(
+        *(part.reshape(*batch, part.shape[-1]).to(problem.dtype) for part in flat.duals(Point(y, active, flat.e)))
+    )
+    rows, equalities, lower, upper = _constraints(problem, point)
+    total = penalty * problem.c + rmatvec(problem.A, on.inequality * rows) + rmatvec(problem.A_eq, equalities)
+    total = total - on.lower * lower + on.upper * upper
+    return total.expand(*batch, n).reshape(flat.c.shape[0], n).to(torch.float64)
+
+
+def _dense_rows(problem: LinearProgram) -> tuple[Tensor, Tensor, Tensor]:
+    """G, h and the mask of a dense program, with their graph.  # shape: (*batch, k, n), (*batch, k), (*batch, k)."""
+    if not isinstance(problem.A, Tensor) or is_csr(problem.A):
+        raise TypeError("Expected `A` to be a dense tensor for the unrolled gradient, but got another kind.")
+    batch, n = problem.batch_shape, problem.variables
+    eye = torch.eye(n, dtype=torch.float64, device=problem.device).expand(*batch, n, n)
+    A = problem.A.to(torch.float64).expand(*batch, problem.inequalities, n)
+    side = torch.cat(
+        [part.to(torch.float64).expand(*batch, -1) for part in (problem.b, -problem.lower, problem.upper)], -1
+    )
+    finite = torch.isfinite(side)
+    return torch.cat([A, -eye, eye], -2), torch.where(finite, side, 0.0), finite.to(torch.float64)
+
+
+def _dense_equalities(problem: LinearProgram) -> tuple[Tensor, Tensor]:
+    if not isinstance(problem.A_eq, Tensor) or is_csr(problem.A_eq):
+        raise TypeError("Expected `A_eq` to be a dense tensor for the unrolled gradient, but got another kind.")
+    batch = problem.batch_shape
+    E = problem.A_eq.to(torch.float64).expand(*batch, problem.equalities, problem.variables)
+    return E, problem.b_eq.to(torch.float64).expand(*batch, problem.equalities)

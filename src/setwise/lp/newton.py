@@ -1,0 +1,169 @@
+"""The exterior finish: Mangasarian's penalty with multiplier steps, minimized by Newton's method, batched.
+
+With sigma = 1 / penalty, each outer step minimizes over x the piecewise quadratic
+
+    c'x + sigma/2 |relu(G x - h + z/sigma)|^2 + sigma/2 |E x - e + y/sigma|^2 + 1/(2 sigma) |x - x_last|^2
+
+and then sets z = relu(z + sigma (G x - h)), y = y + sigma (E x - e). With z = y = 0 and without the last term this is
+Mangasarian's function (1975, 2004), divided by the penalty: its minimizer gives an exact dual solution but breaks the
+constraints by O(penalty). The multiplier steps take that away, in finitely many steps for a linear program, and the
+last term keeps the Hessian positive definite where the optimum is not unique. The inner minimization takes Newton steps
+with an exact line search (:mod:`setwise.lp.line_search`) and ends when the set of active rows stays the same, for then
+the step was exact.
+
+If a program has no feasible point the multipliers run off along a Farkas ray, if it is unbounded the points run off
+along a ray: the last difference is tested for being one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from setwise.lp._flat import Flat, Point, dot, largest
+from setwise.lp.line_search import exact_step
+
+RUNNING, SOLVED, INFEASIBLE, UNBOUNDED = range(4)
+_RAY = 1e-9
+_INNER_STEPS = 60
+
+
+@dataclass
+class Outcome:
+    """What the exterior method reached."""
+
+    point: Point
+    code: Tensor  # shape: (batch,)
+    steps: Tensor  # shape: (batch,)
+
+
+@dataclass(frozen=True)
+class Penalty:
+    """How the penalty moves.
+
+    Attributes:
+        sigma: 1 / penalty at the start.
+        growth: By how much sigma grows after an outer step that did not bring the residual down to a quarter.
+        largest: Where it stops growing.
+    """
+
+    sigma: float = 1.0
+    growth: float = 5.0
+    largest: float = 1e6
+
+
+def exterior(flat: Flat, point: Point, penalty: Penalty, *, max_steps: int, tolerance: float) -> Outcome:
+    """Multiplier steps from ``point`` until residuals and gap are within ``tolerance``.
+
+    Args:
+        flat: The programs, scaled.
+        point: Where to start; its multipliers of G must not be negative.
+        penalty: How the penalty moves.
+        max_steps: Most Newton steps of any element.
+        tolerance: Of the relative residuals and the gap.
+    """
+    batch = flat.c.shape[0]
+    result = Outcome(
+        Point(*(part.clone() for part in point)),
+        torch.zeros(batch, dtype=torch.long, device=flat.c.device),
+        flat.c.new_zeros(batch),
+    )
+    places = torch.arange(batch, device=flat.c.device)
+    sigma, steps, last = penalty.sigma, 0, float("inf")
+    best = flat.c.new_full((batch,), torch.inf)
+    stalled = torch.zeros(batch, device=flat.c.device)
+    while steps < max_steps:
+        before = point
+        point, spent = _minimize(flat, before, sigma, min(_INNER_STEPS, max_steps - steps))
+        steps += max(spent, 1)
+        residual = torch.stack(flat.residuals(point)).amax(0)
+        code = _rays(flat, before, point)
+        code = torch.where(residual <= tolerance, SOLVED, code)
+        better = residual < best
+        stalled = torch.where(residual < 0.5 * best, 0.0, stalled + 1)
+        best = torch.where(better, residual, best)
+        store = better | (code != RUNNING)
+        for kept, value in zip(result.point, point, strict=True):
+            kept[places[store]] = value[store]
+        _store_rays(result, before, point, code, places)
+        done = (code != RUNNING) | (stalled >= 12)
+        result.code[places[done]] = code[done]
+        result.steps[places] = float(steps)
+        keep = (~done).nonzero().squeeze(-1)
+        if keep.numel() == 0:
+            break
+        flat, point, places = flat.select(keep), Point(*(part[keep] for part in point)), places[keep]
+        best, stalled = best[keep], stalled[keep]
+        worst = float(residual[keep].max())
+        if worst > 0.25 * last:
+            sigma = min(sigma * penalty.growth, penalty.largest)
+        last = worst
+    return result
+
+
+def _store_rays(result: Outcome, before: Point, point: Point, code: Tensor, places: Tensor) -> None:
+    """A certificate replaces the point itself."""
+    for kind, parts in ((INFEASIBLE, (1, 2)), (UNBOUNDED, (0,))):
+        where = code == kind
+        for part in parts:
+            result.point[part][places[where]] = (point[part] - before[part])[where]
+
+
+def minimize_penalty(flat: Flat, start: Point, penalty: float, *, max_steps: int = 100) -> Tensor:
+    """The minimizer of Mangasarian's function penalty c'x + |relu(G x - h)|^2 / 2 + |E x - e|^2 / 2 from a start.
+
+    Where it is not unique, the one nearest to the start to rounding.  # shape: (batch, n)
+    """
+    zero = Point(start.x, torch.zeros_like(start.z), torch.zeros_like(start.y))
+    return _newton(flat, zero, 1 / penalty, max_steps, ridge=1e-13)[0]
+
+
+def _minimize(flat: Flat, start: Point, sigma: float, max_steps: int) -> tuple[Point, int]:
+    """The inner minimization and the multiplier step after it; also the Newton steps taken."""
+    x, t, steps = _newton(flat, start, sigma, max_steps, ridge=1 / sigma**2)
+    return Point(x, sigma * t.relu(), start.y + sigma * (flat.Ex(x) - flat.e)), steps
+
+
+def _newton(flat: Flat, start: Point, sigma: float, max_steps: int, *, ridge: float) -> tuple[Tensor, Tensor, int]:
+    """Newton's method with exact line search: the minimizer, G x - h + z / sigma there, and the steps taken."""
+    x = start.x
+    shift, shift_eq = start.z / sigma, start.y / sigma
+    coupling = flat.E.mT @ flat.E if flat.E.shape[1] else None
+    moving = torch.ones_like(flat.c[:, 0], dtype=torch.bool)
+    t = (flat.G(x) - flat.h + shift) * flat.mask
+    taken = 0
+    while taken < max_steps and bool(moving.any()):
+        taken += 1
+        active = t > 0
+        r_eq = flat.Ex(x) - flat.e + shift_eq
+        # gradient and Hessian, both divided by sigma
+        gradient = flat.c / sigma + flat.Gt(t.relu()) + flat.Ety(r_eq) + ridge * (x - start.x)
+        hessian = flat.normal(active.to(flat.c.dtype))
+        if coupling is not None:
+            hessian = hessian + coupling
+        diagonal = hessian.diagonal(dim1=-2, dim2=-1)
+        diagonal += ridge + 1e-14 * largest(diagonal).unsqueeze(-1)
+        lower, _ = torch.linalg.cholesky_ex(hessian)
+        d = -torch.cholesky_solve(gradient.unsqueeze(-1), lower).squeeze(-1)
+        q, q_eq = flat.G(d), flat.Ex(d)
+        linear = dot(flat.c, d) / sigma + dot(r_eq, q_eq) + ridge * dot(x - start.x, d)
+        length = exact_step(t, q, linear, dot(q_eq, q_eq) + ridge * dot(d, d), 1.0)
+        length = torch.where(torch.isfinite(length) & moving, length, 0.0)
+        x = x + length.unsqueeze(-1) * d
+        t = (flat.G(x) - flat.h + shift) * flat.mask
+        moving = moving & (((t > 0) != active).any(-1)) & (length > 0)
+    return x, t, taken
+
+
+def _rays(flat: Flat, before: Point, after: Point) -> Tensor:
+    """Whether the last outer step went along a certificate of infeasibility or unboundedness."""
+    dx, dz, dy = (new - old for new, old in zip(after, before, strict=True))
+    price = dot(flat.h, dz) + dot(flat.e, dy)
+    wrong = torch.maximum(largest(flat.Gt(dz) + flat.Ety(dy)), (-dz).relu().amax(-1) if dz.shape[-1] else 0 * price)
+    infeasible = (price < -1e-6 * (1 + largest(dz))) & (wrong <= _RAY * -price)
+    cost = dot(flat.c, dx)
+    blocked = torch.maximum(largest(flat.G(dx).relu()), largest(flat.Ex(dx)))
+    unbounded = (cost < -1e-6 * (1 + largest(dx))) & (blocked <= _RAY * -cost)
+    return torch.where(infeasible, INFEASIBLE, torch.where(unbounded, UNBOUNDED, RUNNING))

@@ -1,0 +1,85 @@
+"""One entry point: a problem, a solver, and how to differentiate."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from setwise import _checks
+from setwise.lp.dense import Interior
+from setwise.lp.gradient import Gradient, attach
+from setwise.lp.operator import is_csr
+from setwise.lp.problem import LinearProgram
+from setwise.lp.solution import LPError, Solution
+
+_DENSE_VARIABLES = 2_000  # beyond, the dense n x n systems cost more than a sparse simplex method
+
+
+class Solver(Protocol):
+    """Settings with one method."""
+
+    def run(
+        self, problem: LinearProgram, *, max_steps: int | None, tolerance: float, start: Solution | None
+    ) -> Solution:
+        """Solve a problem; no graph is wanted."""
+
+
+def solve(
+    problem: LinearProgram,
+    solver: Solver | None = None,
+    *,
+    gradient: str | Gradient = "implicit",
+    max_steps: int | None = None,
+    tolerance: float = 1e-9,
+    start: Solution | None = None,
+    throw: bool = True,
+) -> Solution:
+    """Solve a batch of linear programs, with a status and residuals for each, differentiable in every input.
+
+    Args:
+        problem: The programs.
+        solver: ``Interior()``, ``ExteriorNewton()`` or ``HiGHS()``. By default programs whose matrices are dense go to
+            ``Interior``, and sparse, very large or operator ones to ``HiGHS`` where highspy is installed.
+        gradient: How the point is differentiated: ``"implicit"``, ``"value"``, ``"smoothed"``, ``"unrolled"`` or an
+            object of :mod:`setwise.lp.gradient`. The value always has its exact derivative.
+        max_steps: Most steps of an element; the solver's own limit by default.
+        tolerance: Relative residuals and gap of an optimum.
+        start: An earlier solution to start from.
+        throw: Raise :class:`LPError` where an element has no optimum; otherwise its status says so.
+
+    Raises:
+        LPError: When ``throw`` is set and an element has no optimum; names the elements.
+        InputError: When an argument cannot be used.
+
+    Examples:
+        >>> c = torch.tensor([-1.0, -2.0], dtype=torch.float64)
+        >>> A = torch.tensor([[1.0, 1.0], [1.0, 3.0]], dtype=torch.float64)
+        >>> b = torch.tensor([4.0, 6.0], dtype=torch.float64, requires_grad=True)
+        >>> solution = solve(LinearProgram(c, A, b))
+        >>> solution.primal.tolist(), solution.status.name
+        ([3.0, 1.0], 'OPTIMAL')
+        >>> solution.value.backward()
+        >>> b.grad
+        tensor([-0.5000, -0.5000], dtype=torch.float64)
+    """
+    _checks.in_range("tolerance", tolerance, 0.0, open_low=True)
+    if max_steps is not None:
+        _checks.is_count("max_steps", max_steps)
+    with torch.no_grad():
+        solution = (solver or _default(problem)).run(problem, max_steps=max_steps, tolerance=tolerance, start=start)
+    if throw and not bool(solution.optimal.all()):
+        raise LPError(solution)
+    return attach(problem, solution, gradient)
+
+
+def _default(problem: LinearProgram) -> Solver:
+    sparse = any(isinstance(matrix, Tensor) and is_csr(matrix) for matrix in (problem.A, problem.A_eq))
+    dense = all(isinstance(matrix, Tensor) for matrix in (problem.A, problem.A_eq))
+    if dense and (sparse or problem.variables > _DENSE_VARIABLES) and importlib.util.find_spec("highspy") is not None:
+        from setwise.lp.highs import HiGHS
+
+        return HiGHS()
+    return Interior()

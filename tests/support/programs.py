@@ -1,0 +1,155 @@
+"""Random linear programs by kind: each generator gives a batch with an optimum, or with none for a known reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from setwise.lp import LinearProgram
+
+Generator = Callable[[int, int], LinearProgram]
+
+
+def _random(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def normal(g: torch.Generator, *shape: int) -> Tensor:
+    return torch.randn(*shape, generator=g, dtype=torch.float64)
+
+
+def uniform(g: torch.Generator, *shape: int) -> Tensor:
+    return torch.rand(*shape, generator=g, dtype=torch.float64)
+
+
+def bounded(g: torch.Generator, A: Tensor, *, share: float = 0.5) -> tuple[Tensor, Tensor]:
+    """Cost and right-hand side for which a feasible point and a dual feasible point exist, by construction."""
+    batch, m, n = A.shape
+    x = uniform(g, batch, n)
+    b = (A @ x.unsqueeze(-1)).squeeze(-1) + uniform(g, batch, m)
+    v = uniform(g, batch, m) * (uniform(g, batch, m) < share)
+    c = uniform(g, batch, n) - (v.unsqueeze(1) @ A).squeeze(1)
+    return c, b
+
+
+def dense(seed: int, batch: int, n: int = 12, m: int = 30) -> LinearProgram:
+    g = _random(seed)
+    A = normal(g, batch, m, n)
+    c, b = bounded(g, A)
+    return LinearProgram(c, A, b)
+
+
+def sparse(seed: int, batch: int) -> LinearProgram:
+    g = _random(seed)
+    A = normal(g, batch, 40, 20) * (uniform(g, batch, 40, 20) < 0.1)
+    c, b = bounded(g, A)
+    return LinearProgram(c, A, b)
+
+
+def tall(seed: int, batch: int) -> LinearProgram:
+    return dense(seed, batch, 5, 150)
+
+
+def wide(seed: int, batch: int) -> LinearProgram:
+    return dense(seed, batch, 60, 8)
+
+
+def degenerate(seed: int, batch: int) -> LinearProgram:
+    """Repeated rows, and twice as many rows through the optimum as there are variables."""
+    g = _random(seed)
+    n = 8
+    A = normal(g, batch, 3 * n, n)
+    x = uniform(g, batch, n)
+    b = (A @ x.unsqueeze(-1)).squeeze(-1)
+    b[:, 2 * n :] += uniform(g, batch, n)
+    c = -(uniform(g, batch, 1, 2 * n) @ A[:, : 2 * n]).squeeze(1)
+    return LinearProgram(c, torch.cat([A, A[:, :4]], 1), torch.cat([b, b[:, :4]], 1))
+
+
+def many_optima(seed: int, batch: int) -> LinearProgram:
+    """The cost is parallel to a row, and some variables cost nothing."""
+    g = _random(seed)
+    A = normal(g, batch, 20, 10)
+    A[:, 0, 5:] = 0.0
+    return LinearProgram(-A[:, 0], A, 1 + uniform(g, batch, 20), upper=4.0)
+
+
+def badly_scaled(seed: int, batch: int) -> LinearProgram:
+    g = _random(seed)
+    A = normal(g, batch, 30, 12)
+    c, b = bounded(g, A)
+    rows, columns = (10 ** (6 * uniform(g, batch, size) - 3) for size in (30, 12))
+    return LinearProgram(c * columns, A * rows.unsqueeze(-1) * columns.unsqueeze(1), b * rows)
+
+
+def equality_only(seed: int, batch: int) -> LinearProgram:
+    g = _random(seed)
+    E = normal(g, batch, 10, 25)
+    e = (E @ uniform(g, batch, 25, 1)).squeeze(-1)
+    return LinearProgram(uniform(g, batch, 25), None, None, E, e)
+
+
+def redundant_equalities(seed: int, batch: int) -> LinearProgram:
+    """Assignment problems with whole-number costs: degenerate, rank-deficient, often with many optima."""
+    g = _random(seed)
+    k = 5
+    E = torch.zeros(2 * k, k * k, dtype=torch.float64)
+    for i in range(k):
+        E[i, i * k : (i + 1) * k] = 1
+        E[k + i, i::k] = 1
+    return LinearProgram((4 * uniform(g, batch, k * k)).floor(), None, None, E, torch.ones(2 * k, dtype=torch.float64))
+
+
+def boxes_and_free(seed: int, batch: int) -> LinearProgram:
+    """Free, one-sided, two-sided and fixed variables, equalities, rows switched off by b = inf."""
+    g = _random(seed)
+    n, m = 15, 25
+    A = normal(g, batch, m, n)
+    c, b = bounded(g, A, share=1.0)
+    c = c - uniform(g, batch, n)
+    lower, upper = -uniform(g, batch, n), 1 + uniform(g, batch, n)
+    lower[:, :4], upper[:, 2:7] = -torch.inf, torch.inf
+    lower[:, 14] = upper[:, 14] = 0.5
+    A, c = A.clone(), c.clone()
+    v = uniform(g, batch, m)
+    c[:, 2:4] = -(v.unsqueeze(1) @ A[:, :, 2:4]).squeeze(1)  # free ones need a dual feasible point
+    box = torch.eye(n, dtype=torch.float64).expand(batch, n, n)[:, :4]
+    A, b = torch.cat([A, box, -box], 1), torch.cat([b, torch.full((batch, 8), 5.0, dtype=torch.float64)], 1)
+    b[:, 3] = torch.inf
+    E = normal(g, batch, 2, n)
+    point = torch.zeros(batch, n, dtype=torch.float64)
+    point[:, 14] = 0.5
+    b = torch.maximum(b, (A @ point.unsqueeze(-1)).squeeze(-1) + 0.1)
+    return LinearProgram(c, A, b, E, (E @ point.unsqueeze(-1)).squeeze(-1), lower, upper)
+
+
+def infeasible(seed: int, batch: int, n: int = 10, m: int = 25) -> LinearProgram:
+    """A non-negative combination of the rows says 0 <= (something >= 0) x <= -1/2."""
+    g = _random(seed)
+    A, v = normal(g, batch, m, n), 0.1 + uniform(g, batch, m)
+    A[:, -1] = (uniform(g, batch, n) - (v[:, None, :-1] @ A[:, :-1]).squeeze(1)) / v[:, -1:]
+    b = normal(g, batch, m)
+    b[:, -1] = (-0.5 - (v[:, :-1] * b[:, :-1]).sum(-1)) / v[:, -1]
+    return LinearProgram(normal(g, batch, n), A, b)
+
+
+def unbounded(seed: int, batch: int, n: int = 10, m: int = 25) -> LinearProgram:
+    """A direction d > 0 keeps every row and has c'd = -1; there is a feasible point."""
+    g = _random(seed)
+    A, d = normal(g, batch, m, n), 0.1 + uniform(g, batch, n)
+    A[:, :, 0] = (-uniform(g, batch, m) - (A[:, :, 1:] @ d[:, 1:, None]).squeeze(-1)) / d[:, :1]
+    b = (A @ uniform(g, batch, n, 1)).squeeze(-1) + uniform(g, batch, m)
+    c = normal(g, batch, n)
+    c[:, 0] = (-1 - (c[:, 1:] * d[:, 1:]).sum(-1)) / d[:, 0]
+    return LinearProgram(c, A, b)
+
+
+FEASIBLE: dict[str, Generator] = {
+    generator.__name__: generator
+    for generator in (
+        dense, sparse, tall, wide, degenerate, many_optima, badly_scaled, equality_only, redundant_equalities,
+        boxes_and_free,
+    )
+}  # fmt: skip
