@@ -175,9 +175,8 @@ class Model:
         return lp
 
 
-def models(problem: LinearProgram) -> Iterator[Model]:
+def models(problem: LinearProgram, batch: tuple[int, ...]) -> Iterator[Model]:
     """The programs of a batch one after the other; a matrix shared by all of them is read once."""
-    batch = tuple(problem.batch_shape)
 
     def flat(values: Tensor) -> Array:
         array = values.detach().cpu().numpy().astype(np.float64)

@@ -109,15 +109,16 @@ class HiGHS:
         if max_steps is not None:
             _checks.is_count("max_steps", max_steps, 0)
         _checks.in_range("tolerance", tolerance, 0, open_low=True)
+        batch = tuple(problem.batch_shape)  # costs a broadcast of all fields, so it is asked for once
         if start is not None:
-            _check_start(start, problem)
+            _check_start(start, problem, batch)
         highspy = _checks.extra("highspy", "lp")
         runner = _Runner(self, highspy, max_steps, min(max(tolerance, _LEAST_TOLERANCE), 1e-3))
         ends = []
-        for place, model in zip(np.ndindex(*problem.batch_shape), models(problem), strict=True):
+        for place, model in zip(np.ndindex(*batch), models(problem, batch), strict=True):
             first = None if start is None or self.method == "ipm" else _first(start, place)
             ends.append((model, runner.solve(model, first)))
-        return _gather(ends, problem, f"HiGHS({self.method})")
+        return _gather(ends, problem, batch, f"HiGHS({self.method})")
 
 
 @dataclass(frozen=True)
@@ -260,8 +261,8 @@ def _basis(highspy: Any, model: Model, z: Array, y: Array) -> Any:
     return basis
 
 
-def _check_start(start: Solution, problem: LinearProgram) -> None:
-    expected = (*problem.batch_shape, problem.variables)
+def _check_start(start: Solution, problem: LinearProgram, batch: tuple[int, ...]) -> None:
+    expected = (*batch, problem.variables)
     rows = (start.dual.inequality.shape[-1], start.dual.equality.shape[-1])
     if tuple(start.primal.shape) != expected or rows != (problem.inequalities, problem.equalities):
         raise _checks.InputError(
@@ -276,9 +277,8 @@ def _first(start: Solution, place: tuple[int, ...]) -> tuple[Array, Array]:
     return z, np.concatenate([v, w])
 
 
-def _gather(ends: list[tuple[Model, _End]], problem: LinearProgram, name: str) -> Solution:
+def _gather(ends: list[tuple[Model, _End]], problem: LinearProgram, batch: tuple[int, ...], name: str) -> Solution:
     """The outcomes of all programs as tensors with the batch dimensions of the problem."""
-    batch = tuple(problem.batch_shape)
     sizes = (problem.inequalities, problem.equalities, problem.variables, problem.variables)
     columns: dict[str, list[Any]] = {
         key: [] for key in ("value", "primal", "dual", "primal_residual", "dual_residual", "gap", "farkas", "ray")

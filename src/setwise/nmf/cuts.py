@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -24,6 +24,14 @@ class Solver(Protocol):
         self, problem: LinearProgram, *, max_steps: int | None, tolerance: float, start: Solution | None
     ) -> Solution:
         """Solve a batch of programs."""
+
+
+class Fits(NamedTuple):
+    """Rows fitted by others."""
+
+    error: Tensor  # shape: (rows,), in the 1-norm
+    C: Tensor  # shape: (rows, columns)
+    y: Tensor  # shape: (rows, d), the dual that proves the error to be least
 
 
 @dataclass
@@ -90,24 +98,36 @@ class Cuts:
             raise LPError(solution)
         return solution.primal
 
-    def fit(self, columns: Tensor, upper: Tensor, rows: Tensor | None = None) -> Solution:
-        """For each row i: min |C_i M - M_i|_1, 0 <= C_i <= upper, on some columns; duals of the equalities are -y."""
-        d = self.M.shape[1]
-        eye = torch.eye(d, dtype=self.M.dtype, device=self.M.device)
-        cost = torch.cat([self.M.new_zeros(len(columns)), self.M.new_ones(2 * d)])
-        bounds = torch.cat([upper, upper.new_full((*upper.shape[:-1], 2 * d), math.inf)], dim=-1)
-        sides = self.M if rows is None else self.M[rows]
-        program = LinearProgram(cost, A_eq=torch.cat([self.M[columns].T, eye, -eye], 1), b_eq=sides, upper=bounds)
+    def fit(self, columns: Tensor, upper: Tensor, rows: Tensor | None = None) -> Fits:
+        """For each row i: min |C_i M - M_i|_1 on some columns, 0 <= C_i <= upper, which may be infinite.
+
+        It is solved as its dual, which has one row per column instead of one per place: with u_j >= relu(y.M_j), max
+        y.M_i - upper'u over |y| <= 1. An infinite upper bound means u_j = 0; C_i are the multipliers of the rows.
+        """
+        sides = self.M if rows is None else self.M[rows]  # shape: (rows, d)
+        (count, d), k = sides.shape, len(columns)
+        free = upper.isinf()
+        price = torch.where(free, 0.0, upper).expand(count, k)
+        A = torch.cat([self.M[columns], -torch.eye(k, dtype=self.M.dtype, device=self.M.device)], dim=1)
+        most = torch.where(free, 0.0, math.inf).to(self.M)
+        program = LinearProgram(
+            torch.cat([-sides, price], dim=1),
+            A,
+            self.M.new_zeros(k),
+            lower=torch.cat([self.M.new_full((d,), -1.0), self.M.new_zeros(k)]),
+            upper=torch.cat([self.M.new_ones((*most.shape[:-1], d)), most], dim=-1),
+        )
         solution = self.solver.run(program, max_steps=None, tolerance=1e-9, start=None)
         if not bool(solution.optimal.all()):
             raise LPError(solution)
-        return solution
+        C = torch.minimum(solution.dual.inequality, upper)
+        return Fits((C @ self.M[columns] - sides).abs().sum(1), C, solution.primal[:, :d])
 
     def rows_at(self, x: Tensor) -> Tensor:
         """The matrix C with the diagonal x."""
         columns = (x > _IN_SUPPORT).nonzero().squeeze(1)
         C = torch.zeros_like(self.M[:, :1]).repeat(1, len(x))
-        C[:, columns] = self.fit(columns, x[columns]).primal[:, : len(columns)]
+        C[:, columns] = self.fit(columns, x[columns]).C
         own = C.diagonal()
         share = torch.where(own < x, (x - own) / (1 - own).clamp(min=1e-300), 0.0).clamp(0, 1).unsqueeze(1)
         return (1 - share) * C + share * torch.eye(len(x), dtype=C.dtype, device=C.device)
@@ -120,8 +140,8 @@ class Cuts:
         if not len(rows):
             return []
         fits = self.fit(columns, x[columns], rows)
-        broken = (fits.value > allowed + self.tolerance).nonzero().squeeze(1)
-        self._add(rows[broken], -fits.dual.equality[broken])
+        broken = (fits.error > allowed + self.tolerance).nonzero().squeeze(1)
+        self._add(rows[broken], fits.y[broken])
         return [int(i) for i in rows[broken]]
 
     def _add_for_anchors(self, rows: list[int]) -> None:
@@ -134,7 +154,7 @@ class Cuts:
         upper[range(len(fresh)), fresh] = 0.0
         index = torch.tensor(fresh, device=self.M.device)
         fits = self.fit(torch.arange(len(self.M), device=self.M.device), upper, index)
-        self._add(index, -fits.dual.equality)
+        self._add(index, fits.y)
 
     def _add(self, rows: Tensor, y: Tensor) -> None:
         y = y.clamp(-1, 1)  # shape: (rows, d)

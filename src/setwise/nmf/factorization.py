@@ -83,7 +83,7 @@ def separable_nmf(
     """
     check(V, rank, noise, weights)
     _checks.one_of("method", method, ("rows", "whole"))
-    solver = solver or HiGHS()
+    solver = solver or HiGHS(presolve=method == "whole")  # the programs by rows are too small for it to pay
     data = V.detach().double()
     sums = data.sum(1)
     live, dropped = sums.nonzero().squeeze(1), (sums == 0).nonzero().squeeze(1)
@@ -108,7 +108,7 @@ def separable_nmf(
         C = solution.primal[: len(live) ** 2].reshape(len(live), len(live))
         x = C.diagonal()
     chosen = torch.topk(x - 1e-9 * p, rank).indices.sort().values
-    F = cuts.fit(chosen, torch.full_like(x[chosen], math.inf)).primal[:, :rank]
+    F = cuts.fit(chosen, torch.full_like(x[chosen], math.inf)).C
     residual = float((F @ scaled[chosen] - scaled).abs().sum(1).max())
     whole_F = data.new_zeros(len(V), rank)
     whole_F[live] = F * sums[live].unsqueeze(1) / sums[live][chosen]
