@@ -27,7 +27,8 @@ from setwise.lp.problem import LinearProgram
 from setwise.lp.solution import Duals, Solution, Status
 
 _METHODS = ("choose", "simplex", "ipm")
-_LEAST_TOLERANCE = 1e-10  # HiGHS accepts no smaller one
+# HiGHS accepts none below 1e-10; and rounding to float32 alone makes a degenerate program infeasible by 1e-7.
+_LEAST_TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-6}
 _FEASIBLE = 1e-6  # a point that breaks the constraints by more does not count as a feasible one
 _AT_BOUND = 1e-9  # how near its bound a value of a start counts as being there
 
@@ -94,7 +95,8 @@ class HiGHS:
         Args:
             problem: The programs; ``A`` and ``A_eq`` dense or CSR.
             max_steps: Largest number of iterations (simplex, interior point and crossover together) for each program.
-            tolerance: Largest primal and dual infeasibility; HiGHS takes none below 1e-10.
+            tolerance: Largest primal and dual infeasibility; not below 1e-10, nor below 1e-6 for a program in float32,
+                whose data are rounded.
             start: An earlier solution of programs of the same shape: its active constraints give the first basis of the
                 simplex method. ``method="ipm"`` does not use it.
 
@@ -113,7 +115,7 @@ class HiGHS:
         if start is not None:
             _check_start(start, problem, batch)
         highspy = _checks.extra("highspy", "lp")
-        runner = _Runner(self, highspy, max_steps, min(max(tolerance, _LEAST_TOLERANCE), 1e-3))
+        runner = _Runner(self, highspy, max_steps, min(max(tolerance, _LEAST_TOLERANCE[problem.dtype]), 1e-3))
         ends = []
         for place, model in zip(np.ndindex(*batch), models(problem, batch), strict=True):
             first = None if start is None or self.method == "ipm" else _first(start, place)
