@@ -12,7 +12,19 @@ import pytest
 import setwise
 
 ROOT = Path(setwise.__file__).parent
-EXTRAS = ("scipy", "sklearn", "lightning", "matplotlib", "pandas", "highspy", "typer", "rich", "PIL", "safetensors")
+EXTRAS = (
+    "scipy",
+    "sklearn",
+    "lightning",
+    "matplotlib",
+    "pandas",
+    "highspy",
+    "typer",
+    "rich",
+    "PIL",
+    "safetensors",
+    "cvxpy",
+)
 
 # Each part and the parts of the package that it may import.
 LAYERS: dict[str, set[str]] = {
@@ -25,7 +37,8 @@ LAYERS: dict[str, set[str]] = {
     "losses": {"measures"},
     "training": {"_checks", "measures", "losses"},
     "data": {"_checks"},
-    "integrations": {"_checks", "measures", "losses", "metrics", "data"},
+    "nmf": {"_checks", "lp"},
+    "integrations": {"_checks", "lp", "measures", "losses", "metrics", "data"},
     "report": {"_checks", "measures", "metrics"},
     "experiments": {"_checks", "measures", "losses", "metrics", "data", "training", "integrations", "report"},
     "cli": {"_checks", "measures", "losses", "metrics", "data", "integrations", "report", "experiments"},

@@ -2,13 +2,14 @@
 
     min c'z   s.t.   A z <= b,   A_eq z = b_eq,   lower <= z <= upper
 
-This package knows nothing of labels or measures. Importing it loads no extra; reading MPS files and the solver ``HiGHS``
-need ``setwise[lp]``.
+This package knows nothing of labels or measures. Importing it loads no extra; reading MPS files and the solver
+``HiGHS`` need ``setwise[lp]``.
 """
 
 from setwise.lp.dense import ExteriorNewton, Interior
 from setwise.lp.gradient import ImplicitGradient, SmoothedGradient, UnrolledGradient, ValueGradient
 from setwise.lp.highs import HiGHS
+from setwise.lp.layer import LPLayer
 from setwise.lp.mps import read_mps
 from setwise.lp.operator import LinearOperator
 from setwise.lp.problem import LinearProgram, Residuals
@@ -22,6 +23,7 @@ __all__ = [
     "ImplicitGradient",
     "Interior",
     "LPError",
+    "LPLayer",
     "LinearOperator",
     "LinearProgram",
     "Residuals",

@@ -27,7 +27,7 @@ class Interior:
         handover: Relative accuracy at which the interior steps stop where no vertex was proven before.
     """
 
-    handover: float = 1e-8
+    handover: float = 1e-10
 
     def run(
         self,
@@ -52,6 +52,7 @@ class Interior:
             scaled, scaling = scaled.select(left), scaling.select(left)
         if left.numel():
             found = inner.interior(scaled, max_steps=max_steps, tolerance=self.handover)
+            inner.settle(scaled, found)
             ends.interior(found, scaling, left)
             rest = ((found.code == inner.NEAR) | (found.code == inner.RUNNING)).nonzero().squeeze(-1)
             if rest.numel():
@@ -109,7 +110,8 @@ def _point(flat: Flat, start: Solution) -> Point:
     batch, _, _, n = flat.sizes
 
     def shaped(part: Tensor) -> Tensor:
-        return part.detach().to(torch.float64).reshape(-1, part.shape[-1]).expand(batch, -1).nan_to_num(0.0, 0.0, 0.0)
+        rows = part.shape[:-1].numel()
+        return part.detach().to(torch.float64).reshape(rows, part.shape[-1]).expand(batch, -1).nan_to_num(0.0, 0.0, 0.0)
 
     if start.primal.shape[-1] != n:
         raise _checks.InputError(f"Expected `start` to have {n} variables, but got {start.primal.shape[-1]}.")

@@ -216,7 +216,8 @@ class _Basis:
     def attached_primal(self) -> Tensor:
         """X - K^+ (K x - h)."""
         residual = _constraints(self.problem, self.solution.primal)
-        return _correct(self.solution.primal, lambda: self.solver.by_rows(residual))
+        primal = _correct(self.solution.primal, lambda: self.solver.by_rows(residual))
+        return primal + 0 * self.problem.c  # the derivative by c is zero, and there to be asked for
 
     def attached_duals(self) -> Duals:
         """V - (K')^+ (K'v + c) on the active rows."""

@@ -26,6 +26,7 @@ from setwise.lp.vertex import Vertex
 
 _TO_THE_BOUNDARY = 0.995
 _CERTIFICATE = 1e-9
+_GOOD_ENOUGH = 1e-7
 _DEAD = 1e-3  # how small tau must be beside kappa before a certificate is believed
 
 
@@ -94,10 +95,13 @@ def interior(flat: Flat, *, max_steps: int, tolerance: float) -> Outcome:
         flat.c.new_zeros(batch),
     )
     places = torch.arange(batch, device=flat.c.device)
-    tried = flat.c.new_full((batch,), -1.0)
+    tried, last = flat.c.new_full((batch,), -1.0), flat.c.new_full((batch,), torch.inf)
     for step in range(max_steps + 1):
         residual = _residual(flat, iterate)
-        code = _judge(flat, iterate, residual, tolerance)
+        code, error = _judge(flat, iterate, residual, tolerance)
+        # Rounding ends the progress of some before the tolerance: good enough for the exterior method to go on from.
+        code = torch.where((code == RUNNING) & (error < _GOOD_ENOUGH) & (error > 0.5 * last), NEAR, code)
+        last = error
         tried = _try_vertices(flat, iterate, residual, code, tried, n - p, places, result)
         done = code != RUNNING
         if step == max_steps:
@@ -108,9 +112,29 @@ def interior(flat: Flat, *, max_steps: int, tolerance: float) -> Outcome:
             if keep.numel() == 0:
                 break
             flat, iterate, residual = flat.select(keep), iterate.select(keep), _select(residual, keep)
-            places, tried = places[keep], tried[keep]
+            places, tried, last = places[keep], tried[keep], last[keep]
         iterate = _advance(flat, iterate, residual)
     return result
+
+
+def settle(flat: Flat, found: Outcome) -> None:
+    """Try the vertex of the rows with the largest z / slack where the steps ended near an optimum without one.
+
+    More rows than it takes may look active when a slack or a multiplier is small; the ratio still tells them apart.
+    """
+    _, _, p, n = flat.sizes
+    near = (found.code == NEAR).nonzero().squeeze(-1)
+    if near.numel() == 0 or not 0 < n - p <= flat.h.shape[1]:
+        return
+    sub = flat.select(near)
+    slack = (sub.h - sub.G(found.point.x[near])).clamp(min=1e-300)
+    ratio = torch.where(sub.mask > 0, found.point.z[near] / slack, -1.0)
+    vertex, proven = Vertex.solve(sub, ratio.topk(n - p, -1).indices)
+    if bool(proven.any()):
+        good = near[proven]
+        found.code[good] = VERTEX
+        for stored, value in zip(found.point, vertex.select(proven).point(sub.select(proven)), strict=True):
+            stored[good] = value
 
 
 def _store(result: Outcome, iterate: Iterate, code: Tensor, step: int, places: Tensor, done: Tensor) -> None:
@@ -142,21 +166,21 @@ def _residual(flat: Flat, it: Iterate) -> Residual:
     return Residual(dual, equality, inequality, gap, mu)
 
 
-def _judge(flat: Flat, it: Iterate, r: Residual, tolerance: float) -> Tensor:
-    """Which elements are done, and how."""
+def _judge(flat: Flat, it: Iterate, r: Residual, tolerance: float) -> tuple[Tensor, Tensor]:
+    """Which elements are done, and how; also the largest of the relative residuals and the gap."""
     primal = torch.maximum(largest(r.inequality), largest(r.equality)) / it.tau
     dual = largest(r.dual) / it.tau
     cost, price = dot(flat.c, it.x), dot(flat.h, it.z) + dot(flat.e, it.y)
     gap = (cost + price).abs() / (it.tau + cost.abs())
-    near = (primal < tolerance) & (dual < tolerance) & (gap < tolerance)
+    error = torch.maximum(torch.maximum(primal, dual), gap)
     dying = it.tau < _DEAD * it.kappa
     combined = largest(r.dual - flat.c * it.tau.unsqueeze(-1))  # E'y + G'z
     infeasible = dying & (price < 0) & (combined < _CERTIFICATE * -price)
     moved = torch.maximum(largest(r.inequality + flat.h * it.tau.unsqueeze(-1)), largest(flat.Ex(it.x)))
     unbounded = dying & (cost < 0) & (moved < _CERTIFICATE * -cost)
-    code = torch.where(near, NEAR, RUNNING)
+    code = torch.where(error < tolerance, NEAR, RUNNING)
     code = torch.where(unbounded, UNBOUNDED, code)
-    return torch.where(infeasible, INFEASIBLE, code)
+    return torch.where(infeasible, INFEASIBLE, code), error
 
 
 def _try_vertices(

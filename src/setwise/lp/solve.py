@@ -59,7 +59,7 @@ def solve(
         >>> A = torch.tensor([[1.0, 1.0], [1.0, 3.0]], dtype=torch.float64)
         >>> b = torch.tensor([4.0, 6.0], dtype=torch.float64, requires_grad=True)
         >>> solution = solve(LinearProgram(c, A, b))
-        >>> solution.primal.tolist(), solution.status.name
+        >>> solution.primal.round(decimals=6).tolist(), solution.status.name
         ([3.0, 1.0], 'OPTIMAL')
         >>> solution.value.backward()
         >>> b.grad
