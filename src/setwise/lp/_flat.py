@@ -4,13 +4,17 @@
 
 Rows without meaning (b = inf, infinite bounds) are masked: their entries of G x, h and of the multipliers are 0. The
 blocks of the bounds are never built; a block without any finite bound is left out altogether.
+
+Small programs are solved on NumPy arrays, whose operations cost a fraction of torch's when there is little to compute.
+So what the interior method uses is written in the words that both libraries share, and ``flat.xp`` is the one at work.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -18,39 +22,42 @@ from setwise.lp.operator import to_dense
 from setwise.lp.problem import LinearProgram
 from setwise.lp.solution import Duals
 
+_ARRAYS = ("c", "A", "E", "e", "h", "mask")
 _SCALING_PASSES = 6
 _WELL_SCALED = 16.0  # rows and columns whose largest entries stay within this factor of 1 are left alone
 
 
-def dot(x: Tensor, y: Tensor) -> Tensor:
+Array = Any  # a torch tensor or a NumPy array
+
+
+def dot(x: Array, y: Array) -> Array:
     """Inner products of the rows.  # shape: (batch,)."""
-    products: Tensor = torch.linalg.vecdot(x, y)
-    return products
+    return (torch if isinstance(x, Tensor) else np).linalg.vecdot(x, y)
 
 
-def largest(x: Tensor) -> Tensor:
+def largest(x: Array) -> Array:
     """Largest absolute value of each row, 0 for empty rows.  # shape: (batch,)."""
-    return x.abs().amax(-1) if x.shape[-1] else x.new_zeros(x.shape[0])
+    return (torch if isinstance(x, Tensor) else np).amax(abs(x), -1) if x.shape[-1] else x.sum(-1)
 
 
 class Point(NamedTuple):
     """A primal point and its multipliers."""
 
-    x: Tensor  # shape: (batch, n)
-    z: Tensor  # of G x <= h, shape: (batch, k)
-    y: Tensor  # of E x = e, shape: (batch, p)
+    x: Array  # shape: (batch, n)
+    z: Array  # of G x <= h, shape: (batch, k)
+    y: Array  # of E x = e, shape: (batch, p)
 
 
 @dataclass(frozen=True)
 class Flat:
     """The system above; build it with :meth:`of`."""
 
-    c: Tensor  # shape: (batch, n)
-    A: Tensor  # shape: (batch, m, n)
-    E: Tensor  # shape: (batch, p, n)
-    e: Tensor  # shape: (batch, p)
-    h: Tensor  # shape: (batch, k)
-    mask: Tensor  # 1 for rows that count, shape: (batch, k)
+    c: Array  # shape: (batch, n)
+    A: Array  # shape: (batch, m, n)
+    E: Array  # shape: (batch, p, n)
+    e: Array  # shape: (batch, p)
+    h: Array  # shape: (batch, k)
+    mask: Array  # 1 for rows that count, shape: (batch, k)
     has_lower: bool
     has_upper: bool
 
@@ -87,67 +94,78 @@ class Flat:
         """Batch, inequality rows m, equality rows p, variables n."""
         return self.c.shape[0], self.A.shape[1], self.E.shape[1], self.c.shape[1]
 
-    def G(self, x: Tensor) -> Tensor:
+    @property
+    def xp(self) -> Any:
+        """Torch or numpy, whichever holds the arrays."""
+        return torch if isinstance(self.c, Tensor) else np
+
+    def numpy(self) -> Self:
+        """The same system on NumPy arrays that share its memory."""
+        return replace(self, **{name: getattr(self, name).numpy() for name in _ARRAYS})
+
+    def G(self, x: Array) -> Array:
         """G x.  # shape: (batch, k)."""
-        parts = [torch.bmm(self.A, x.unsqueeze(-1)).squeeze(-1)]
+        parts = [(self.A @ x[..., None])[..., 0]]
         if self.has_lower:
             parts.append(-x)
         if self.has_upper:
             parts.append(x)
-        return torch.cat(parts, -1) * self.mask
+        return self.xp.concatenate(parts, -1) * self.mask
 
-    def Gt(self, z: Tensor) -> Tensor:
+    def Gt(self, z: Array) -> Array:
         """G' z; masked entries of z must be 0.  # shape: (batch, n)."""
         rows, lower, upper = self.split(z)
-        result = torch.bmm(rows.unsqueeze(1), self.A).squeeze(1)
+        result = (rows[:, None, :] @ self.A)[:, 0]
         if lower is not None:
             result = result - lower
         if upper is not None:
             result = result + upper
         return result
 
-    def Ex(self, x: Tensor) -> Tensor:
+    def Ex(self, x: Array) -> Array:
         """E x.  # shape: (batch, p)."""
-        return torch.bmm(self.E, x.unsqueeze(-1)).squeeze(-1)
+        return (self.E @ x[..., None])[..., 0]
 
-    def Ety(self, y: Tensor) -> Tensor:
+    def Ety(self, y: Array) -> Array:
         """E' y.  # shape: (batch, n)."""
-        return torch.bmm(y.unsqueeze(1), self.E).squeeze(1)
+        return (y[:, None, :] @ self.E)[:, 0]
 
-    def split(self, z: Tensor) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    def split(self, z: Array) -> tuple[Array, Array | None, Array | None]:
         """The parts of a vector over the rows of G: inequalities, lower bounds, upper bounds."""
         m, n = self.A.shape[1], self.c.shape[1]
         lower = z[:, m : m + n] if self.has_lower else None
         return z[:, :m], lower, z[:, z.shape[1] - n :] if self.has_upper else None
 
-    def normal(self, weight: Tensor) -> Tensor:
+    def normal(self, weight: Array) -> Array:
         """G' diag(weight) G; masked weights must be 0.  # shape: (batch, n, n)."""
         rows, lower, upper = self.split(weight)
-        matrix = torch.bmm(self.A.mT * rows.unsqueeze(1), self.A)
-        diagonal = matrix.diagonal(dim1=-2, dim2=-1)
+        matrix = (self.A.mT * rows[:, None, :]) @ self.A
+        place = self.xp.arange(self.c.shape[1])
         if lower is not None:
-            diagonal += lower
+            matrix[:, place, place] += lower
         if upper is not None:
-            diagonal += upper
+            matrix[:, place, place] += upper
         return matrix
 
-    def rows(self, index: Tensor) -> Tensor:
+    def rows(self, index: Array) -> Array:
         """Some rows of G, the same number of each element.  # shape: (batch, r, n) for index (batch, r)."""
-        m, n = self.A.shape[1], self.c.shape[1]
-        picked = self.c.new_zeros(*index.shape, n)
+        m, n, xp = self.A.shape[1], self.c.shape[1], self.xp
+        element, place = xp.arange(index.shape[0])[:, None], xp.arange(index.shape[1])[None, :]
+        if isinstance(index, Tensor):
+            element, place = element.to(index.device), place.to(index.device)
+        inside = index < m
         if m:
-            inside = index.clamp(max=m - 1).unsqueeze(-1).expand(-1, -1, n)
-            picked = torch.where((index < m).unsqueeze(-1), self.A.gather(1, inside), 0.0)
-        bound = (index - m).clamp(min=0)
-        column = bound % n
-        sign = torch.where(bound < n, -1.0, 1.0) if self.has_lower else torch.ones_like(bound, dtype=self.c.dtype)
-        unit = torch.where(index < m, 0.0, sign).to(self.c.dtype)
-        return picked.scatter_add(2, column.unsqueeze(-1), unit.unsqueeze(-1))
+            picked = xp.where(inside[..., None], self.A[element, xp.clip(index, 0, m - 1)], 0.0)
+        else:
+            picked = xp.zeros_like(self.c)[:, None, :] * xp.ones_like(inside)[..., None]
+        bound = xp.clip(index - m, 0, None)
+        upper = (bound >= n) if self.has_lower else xp.ones_like(inside)
+        picked[element, place, bound % n] += xp.where(inside, 0.0, xp.where(upper, 1.0, -1.0))
+        return picked
 
-    def select(self, index: Tensor) -> Self:
+    def select(self, index: Array) -> Self:
         """The programs at some places of the batch."""
-        parts = {name: getattr(self, name)[index] for name in ("c", "A", "E", "e", "h", "mask")}
-        return replace(self, **parts)
+        return replace(self, **{name: getattr(self, name)[index] for name in _ARRAYS})
 
     def duals(self, point: Point) -> Duals:
         """The multipliers by kind of constraint."""

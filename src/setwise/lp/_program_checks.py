@@ -97,6 +97,8 @@ def broadcast(batches: Iterable[tuple[str, torch.Size]]) -> torch.Size:
     """The common batch shape of all fields, or an error that names the first field which does not fit."""
     common = torch.Size()
     for name, batch in batches:
+        if batch == common or not batch:
+            continue  # torch's own function costs as much as a small solve
         try:
             common = torch.broadcast_shapes(common, batch)
         except RuntimeError:

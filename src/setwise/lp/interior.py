@@ -16,104 +16,106 @@ optimum is no plain vertex, the steps go on and the exterior method finishes (:m
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from setwise.lp._flat import Flat, Point, dot, largest
+from setwise.lp._flat import Array, Flat, Point, dot, largest
 from setwise.lp.normal import Factor
 from setwise.lp.vertex import Vertex
+
+RUNNING, NEAR, VERTEX, INFEASIBLE, UNBOUNDED = range(5)
 
 _TO_THE_BOUNDARY = 0.995
 _CERTIFICATE = 1e-9
 _GOOD_ENOUGH = 1e-7
 _DEAD = 1e-3  # how small tau must be beside kappa before a certificate is believed
+_SMALL = 40_000  # entries of A in the whole batch up to which NumPy is faster than torch
+_SMALL_VARIABLES = 64
 
 
 @dataclass
 class Iterate:
     """Where the embedding stands."""
 
-    x: Tensor  # shape: (batch, n)
-    s: Tensor  # shape: (batch, k)
-    z: Tensor  # shape: (batch, k)
-    y: Tensor  # shape: (batch, p)
-    tau: Tensor  # shape: (batch,)
-    kappa: Tensor  # shape: (batch,)
+    x: Array  # shape: (batch, n)
+    s: Array  # shape: (batch, k)
+    z: Array  # shape: (batch, k)
+    y: Array  # shape: (batch, p)
+    tau: Array  # shape: (batch,)
+    kappa: Array  # shape: (batch,)
 
     @classmethod
     def start(cls, flat: Flat) -> Iterate:
         """All slacks, multipliers, tau and kappa at 1."""
-        batch = flat.c.shape[0]
-        one = flat.c.new_ones(batch)
-        return cls(
-            torch.zeros_like(flat.c), torch.ones_like(flat.h), flat.mask.clone(), torch.zeros_like(flat.e), one, one
-        )
+        xp = flat.xp
+        one = xp.ones_like(flat.c[:, 0])
+        slack = xp.ones_like(flat.h)
+        return cls(xp.zeros_like(flat.c), slack, slack * flat.mask, xp.zeros_like(flat.e), one, one)
 
-    def select(self, index: Tensor) -> Iterate:
+    def select(self, index: Array) -> Iterate:
         """The iterates at some places of the batch."""
         return Iterate(*(getattr(self, field.name)[index] for field in fields(self)))
-
-    def point(self) -> Point:
-        """The candidate for an optimum."""
-        tau = self.tau.unsqueeze(-1)
-        return Point(self.x / tau, self.z / tau, self.y / tau)
 
 
 @dataclass(frozen=True)
 class Residual:
     """How far the embedding's equations are from holding."""
 
-    dual: Tensor  # shape: (batch, n)
-    equality: Tensor  # shape: (batch, p)
-    inequality: Tensor  # shape: (batch, k)
-    gap: Tensor  # shape: (batch,)
-    mu: Tensor  # shape: (batch,)
+    dual: Array  # shape: (batch, n)
+    equality: Array  # shape: (batch, p)
+    inequality: Array  # shape: (batch, k)
+    gap: Array  # shape: (batch,)
+    mu: Array  # shape: (batch,)
 
 
 @dataclass
 class Outcome:
     """What the interior method found for each element."""
 
-    point: Point
-    vertex: Vertex  # the factored vertex of the elements whose code says so
-    code: Tensor  # one of the codes below, shape: (batch,)
-    steps: Tensor  # shape: (batch,)
-
-
-RUNNING, NEAR, VERTEX, INFEASIBLE, UNBOUNDED = range(5)
+    point: Point  # or, where the code says so, the certificate
+    code: Array  # one of the codes above, shape: (batch,)
+    steps: Array  # shape: (batch,)
 
 
 def interior(flat: Flat, *, max_steps: int, tolerance: float) -> Outcome:
     """Run until each element has a vertex, a point within ``tolerance``, a certificate, or no steps left."""
-    batch, _, p, n = flat.sizes
-    iterate = Iterate.start(flat)
-    result = Outcome(
-        iterate.point(),
-        Vertex.empty(flat),
-        torch.zeros(batch, dtype=torch.long, device=flat.c.device),
-        flat.c.new_zeros(batch),
-    )
-    places = torch.arange(batch, device=flat.c.device)
-    tried, last = flat.c.new_full((batch,), -1.0), flat.c.new_full((batch,), torch.inf)
+    small = flat.A.numel() <= _SMALL and flat.c.shape[1] <= _SMALL_VARIABLES and flat.c.device.type == "cpu"
+    if not small:
+        return _run(flat, max_steps, tolerance)
+    with np.errstate(all="ignore"):  # masked entries divide by 0 on their way to being passed over
+        found = _run(flat.numpy(), max_steps, tolerance)
+    point = Point(*(torch.from_numpy(part) for part in found.point))
+    return Outcome(point, torch.from_numpy(found.code), torch.from_numpy(found.steps))
+
+
+def _run(flat: Flat, max_steps: int, tolerance: float) -> Outcome:
+    xp = flat.xp
+    _, _, p, n = flat.sizes
+    it = Iterate.start(flat)
+    zero = xp.zeros_like(flat.c[:, 0])
+    result = Outcome(Point(it.x * 1, it.z * 1, it.y * 1), xp.zeros_like(zero, dtype=xp.int64), zero)
+    places = xp.cumsum(xp.ones_like(result.code), 0) - 1
+    tried, last = zero - 1, zero + xp.inf
     for step in range(max_steps + 1):
-        residual = _residual(flat, iterate)
-        code, error = _judge(flat, iterate, residual, tolerance)
+        residual = _residual(flat, it)
+        code, error = _judge(flat, it, residual, tolerance)
         # Rounding ends the progress of some before the tolerance: good enough for the exterior method to go on from.
-        code = torch.where((code == RUNNING) & (error < _GOOD_ENOUGH) & (error > 0.5 * last), NEAR, code)
+        code = xp.where((code == RUNNING) & (error < _GOOD_ENOUGH) & (error > 0.5 * last), NEAR, code)
         last = error
-        tried = _try_vertices(flat, iterate, residual, code, tried, n - p, places, result)
-        done = code != RUNNING
-        if step == max_steps:
-            done = torch.ones_like(done)
+        tried = _try_vertices(flat, it, residual, code, tried, n - p, places, result)
+        done = (code != RUNNING) | (step == max_steps)
         if bool(done.any()):
-            _store(result, iterate, code, step, places, done)
-            keep = (~done).nonzero().squeeze(-1)
-            if keep.numel() == 0:
+            _store(result, it, code, step, places, done)
+            keep = ~done
+            if not bool(keep.any()):
                 break
-            flat, iterate, residual = flat.select(keep), iterate.select(keep), _select(residual, keep)
+            flat, it = flat.select(keep), it.select(keep)
+            residual = Residual(*(getattr(residual, field.name)[keep] for field in fields(residual)))
             places, tried, last = places[keep], tried[keep], last[keep]
-        iterate = _advance(flat, iterate, residual)
+        it = _advance(flat, it, residual)
     return result
 
 
@@ -130,30 +132,31 @@ def settle(flat: Flat, found: Outcome) -> None:
     slack = (sub.h - sub.G(found.point.x[near])).clamp(min=1e-300)
     ratio = torch.where(sub.mask > 0, found.point.z[near] / slack, -1.0)
     vertex, proven = Vertex.solve(sub, ratio.topk(n - p, -1).indices)
+    _keep_vertices(sub, vertex, proven, near, found)
+
+
+def _keep_vertices(flat: Flat, vertex: Vertex, proven: Array, places: Array, result: Outcome) -> None:
     if bool(proven.any()):
-        good = near[proven]
-        found.code[good] = VERTEX
-        for stored, value in zip(found.point, vertex.select(proven).point(sub.select(proven)), strict=True):
+        good = places[proven]
+        result.code[good] = VERTEX
+        for stored, value in zip(result.point, vertex.select(proven).point(flat.select(proven)), strict=True):
             stored[good] = value
 
 
-def _store(result: Outcome, iterate: Iterate, code: Tensor, step: int, places: Tensor, done: Tensor) -> None:
-    at = places[done]
-    result.code[at] = code[done]
-    result.steps[at] = float(step)
+def _store(result: Outcome, it: Iterate, code: Array, step: int, places: Array, done: Array) -> None:
+    """Write what is done; a vertex has been written already, and a certificate is not divided by tau."""
+    result.code[places[done]] = code[done]
+    result.steps[places[done]] = step
     plain = done & (code != VERTEX)
-    certified = (code == INFEASIBLE) | (code == UNBOUNDED)
-    divisor = torch.where(certified, 1.0, iterate.tau).unsqueeze(-1)
-    for stored, value in zip(result.point, (iterate.x, iterate.z, iterate.y), strict=True):
-        stored[places[plain]] = (value / divisor)[plain]
-
-
-def _select(residual: Residual, index: Tensor) -> Residual:
-    return Residual(*(getattr(residual, field.name)[index] for field in fields(residual)))
+    if bool(plain.any()):
+        certified = (code == INFEASIBLE) | (code == UNBOUNDED)
+        divisor = it.tau * ~certified + 1.0 * certified
+        for stored, value in zip(result.point, (it.x, it.z, it.y), strict=True):
+            stored[places[plain]] = (value / divisor[:, None])[plain]
 
 
 def _residual(flat: Flat, it: Iterate) -> Residual:
-    tau = it.tau.unsqueeze(-1)
+    tau = it.tau[:, None]
     dual = flat.Gt(it.z) + flat.c * tau
     gap = it.kappa + dot(flat.c, it.x) + dot(flat.h, it.z)
     equality = it.y
@@ -166,101 +169,100 @@ def _residual(flat: Flat, it: Iterate) -> Residual:
     return Residual(dual, equality, inequality, gap, mu)
 
 
-def _judge(flat: Flat, it: Iterate, r: Residual, tolerance: float) -> tuple[Tensor, Tensor]:
+def _judge(flat: Flat, it: Iterate, r: Residual, tolerance: float) -> tuple[Array, Array]:
     """Which elements are done, and how; also the largest of the relative residuals and the gap."""
-    primal = torch.maximum(largest(r.inequality), largest(r.equality)) / it.tau
-    dual = largest(r.dual) / it.tau
-    cost, price = dot(flat.c, it.x), dot(flat.h, it.z) + dot(flat.e, it.y)
-    gap = (cost + price).abs() / (it.tau + cost.abs())
-    error = torch.maximum(torch.maximum(primal, dual), gap)
+    xp = flat.xp
+    has_equalities = flat.E.shape[1] > 0
+    broken = largest(r.inequality)
+    cost, price = dot(flat.c, it.x), dot(flat.h, it.z)
+    if has_equalities:
+        broken = xp.maximum(broken, largest(r.equality))
+        price = price + dot(flat.e, it.y)
+    gap = abs(cost + price) / (it.tau + abs(cost))
+    error = xp.maximum(xp.maximum(broken, largest(r.dual)) / it.tau, gap)
+    code = xp.where(error < tolerance, NEAR, RUNNING)
     dying = it.tau < _DEAD * it.kappa
-    combined = largest(r.dual - flat.c * it.tau.unsqueeze(-1))  # E'y + G'z
-    infeasible = dying & (price < 0) & (combined < _CERTIFICATE * -price)
-    moved = torch.maximum(largest(r.inequality + flat.h * it.tau.unsqueeze(-1)), largest(flat.Ex(it.x)))
-    unbounded = dying & (cost < 0) & (moved < _CERTIFICATE * -cost)
-    code = torch.where(error < tolerance, NEAR, RUNNING)
-    code = torch.where(unbounded, UNBOUNDED, code)
-    return torch.where(infeasible, INFEASIBLE, code), error
+    if bool(dying.any()):
+        tau = it.tau[:, None]
+        moved = largest(r.inequality + flat.h * tau)
+        if has_equalities:
+            moved = xp.maximum(moved, largest(r.equality + flat.e * tau))
+        code = xp.where(dying & (cost < 0) & (moved < -_CERTIFICATE * cost), UNBOUNDED, code)
+        combined = largest(r.dual - flat.c * tau)  # E'y + G'z
+        code = xp.where(dying & (price < 0) & (combined < -_CERTIFICATE * price), INFEASIBLE, code)
+    return code, error
 
 
 def _try_vertices(
     flat: Flat,
     it: Iterate,
     r: Residual,
-    code: Tensor,
-    tried: Tensor,
+    code: Array,
+    tried: Array,
     needed: int,
-    places: Tensor,
+    places: Array,
     result: Outcome,
-) -> Tensor:
+) -> Array:
     """Solve for the vertex where the rows with z > s fix one; marks in ``code`` those that prove optimal.
 
     A set of rows is tried once: ``tried`` remembers a number that tells sets apart.
     """
-    active = (it.z > it.s) & (flat.mask > 0)
-    name = (active * torch.arange(1, active.shape[-1] + 1, device=active.device, dtype=flat.c.dtype).sqrt()).sum(-1)
-    ready = (
-        ((active.sum(-1) == needed) & (r.mu < 1e-1 * it.tau**2) & (name != tried) & (code <= NEAR))
-        .nonzero()
-        .squeeze(-1)
-    )
-    if needed < 0 or ready.numel() == 0:
+    active = it.z > it.s  # never where masked: z is 0 there
+    ready = (active.sum(-1) == needed) & (r.mu < 0.1 * it.tau**2) & (code <= NEAR)
+    if needed < 0 or not bool(ready.any()):
         return tried
-    index = active[ready].nonzero()[:, 1].reshape(len(ready), needed)
-    sub = flat if len(ready) == len(places) else flat.select(ready)
+    xp = flat.xp
+    name = (active * xp.cumsum(xp.ones_like(it.z), -1) ** 0.5).sum(-1)
+    ready = ready & (name != tried)
+    if not bool(ready.any()):
+        return tried
+    chosen = active[ready].nonzero()
+    index = (chosen[:, 1] if isinstance(chosen, Tensor) else chosen[1]).reshape(-1, needed)
+    sub = flat if bool(ready.all()) else flat.select(ready)
     vertex, proven = Vertex.solve(sub, index)
-    good = ready[proven]
-    if good.numel():
-        code[good] = VERTEX
-        result.vertex.put(places[good], vertex.select(proven))
-        point = vertex.select(proven).point(flat.select(good))
-        for stored, value in zip(result.point, point, strict=True):
-            stored[places[good]] = value
-    tried = tried.clone()
-    tried[ready] = name[ready]
-    return tried
+    _keep_vertices(sub, vertex, proven, places[ready], result)
+    code[ready] = xp.where(proven, VERTEX, code[ready])
+    return xp.where(ready, name, tried)
 
 
 def _advance(flat: Flat, it: Iterate, r: Residual) -> Iterate:
     """One predictor-corrector step."""
-    mask = flat.mask
+    xp, mask = flat.xp, flat.mask
+    counts = mask > 0
     weight = it.z / it.s
     factor = Factor(flat, weight)
     scaled_h = weight * flat.h
-    # The part of every direction that goes with tau.
-    affine = -it.s * it.z
+    per_z = xp.where(counts, 1 / it.z, 0.0)
+    both = it.s * it.z
+    # What goes with tau, and the predictor, together.
     q = r.inequality - it.s * mask
-    right = torch.stack([flat.Gt(scaled_h) - flat.c, -r.dual - flat.Gt(weight * q)], -1)
-    right_eq = torch.stack([flat.e, -r.equality], -1)
-    x, y = factor.solve(right, right_eq)
+    right = xp.stack([flat.Gt(scaled_h) - flat.c, -r.dual - flat.Gt(weight * q)], -1)
+    x, y = factor.solve(right, xp.stack([flat.e, -r.equality], -1))
     x1, y1 = x[..., 0], y[..., 0]
     z1 = weight * flat.G(x1) - scaled_h
-    slope = dot(flat.c, x1) + dot(flat.h, z1) + dot(flat.e, y1) - it.kappa / it.tau
+    slope = _price(flat, x1, y1, z1) - it.kappa / it.tau
 
-    def direction(keep: Tensor, rc: Tensor, rk: Tensor, q: Tensor, x2: Tensor, y2: Tensor) -> Iterate:
+    def direction(keep: Array | float, rc: Array, rk: Array, q: Array, x2: Array, y2: Array) -> Iterate:
         z2 = weight * (flat.G(x2) + q)
-        dtau = (-keep * r.gap - rk / it.tau - dot(flat.c, x2) - dot(flat.h, z2) - dot(flat.e, y2)) / slope
-        t = dtau.unsqueeze(-1)
+        dtau = -(keep * r.gap + rk / it.tau + _price(flat, x2, y2, z2)) / slope
+        t = dtau[:, None]
         dz = z1 * t + z2
-        ds = torch.where(mask > 0, (rc - it.s * dz) / it.z, 0.0)
-        return Iterate(x1 * t + x2, ds, dz, y1 * t + y2, dtau, (rk - it.kappa * dtau) / it.tau)
+        return Iterate(x1 * t + x2, (rc - it.s * dz) * per_z, dz, y1 * t + y2, dtau, (rk - it.kappa * dtau) / it.tau)
 
-    one = torch.ones_like(it.tau)
-    d = direction(one, affine, -it.kappa * it.tau, q, x[..., 1], y[..., 1])
-    length = _longest(it, d, mask).clamp(max=1.0)
+    turnover = it.kappa * it.tau
+    d = direction(1.0, -both, -turnover, q, x[..., 1], y[..., 1])
+    length = xp.clip(_longest(xp, it, d, per_z), None, 1.0)
     sigma = (1 - length) ** 3
-    keep = 1 - sigma
-    target = sigma * r.mu
-    rc = affine + (target.unsqueeze(-1) - d.s * d.z) * mask
-    rk = -it.kappa * it.tau + target - d.tau * d.kappa
-    q = keep.unsqueeze(-1) * r.inequality + torch.where(mask > 0, rc / it.z, 0.0)
+    keep, target = 1 - sigma, sigma * r.mu
+    rc = (target[:, None] - d.s * d.z) * mask - both
+    rk = target - turnover - d.tau * d.kappa
+    q = keep[:, None] * r.inequality + rc * per_z
     x2, y2 = factor.solve(
-        (-keep.unsqueeze(-1) * r.dual - flat.Gt(weight * q)).unsqueeze(-1),
-        (-keep.unsqueeze(-1) * r.equality).unsqueeze(-1),
+        (-keep[:, None] * r.dual - flat.Gt(weight * q))[..., None], (-keep[:, None] * r.equality)[..., None]
     )
-    d = direction(keep, rc, rk, q, x2.squeeze(-1), y2.squeeze(-1))
-    length = (_TO_THE_BOUNDARY * _longest(it, d, mask)).clamp(max=1.0)
-    long = length.unsqueeze(-1)
+    d = direction(keep, rc, rk, q, x2[..., 0], y2[..., 0])
+    length = xp.clip(_TO_THE_BOUNDARY * _longest(xp, it, d, per_z), None, 1.0)
+    long = length[:, None]
     return Iterate(
         it.x + long * d.x,
         it.s + long * d.s,
@@ -271,12 +273,15 @@ def _advance(flat: Flat, it: Iterate, r: Residual) -> Iterate:
     )
 
 
-def _longest(it: Iterate, d: Iterate, mask: Tensor) -> Tensor:
+def _price(flat: Flat, x: Array, y: Array, z: Array) -> Array:
+    """C'x + e'y + h'z.  # shape: (batch,)."""
+    total = dot(flat.c, x) + dot(flat.h, z)
+    return total + dot(flat.e, y) if flat.E.shape[1] else total
+
+
+def _longest(xp: Any, it: Iterate, d: Iterate, per_z: Array) -> Array:
     """The longest step that keeps s, z, tau and kappa from turning negative."""
-    shrink = (
-        torch.maximum((-d.s / it.s).amax(-1), torch.where(mask > 0, -d.z / it.z, 0.0).amax(-1))
-        if mask.shape[-1]
-        else 0 * it.tau
-    )
-    shrink = torch.maximum(shrink, torch.maximum(-d.tau / it.tau, -d.kappa / it.kappa))
-    return 1 / shrink.clamp(min=1e-8)
+    shrink = xp.maximum(-d.tau / it.tau, -d.kappa / it.kappa)
+    if per_z.shape[-1]:
+        shrink = xp.maximum(shrink, xp.amax(xp.maximum(-d.s / it.s, -d.z * per_z), -1))
+    return 1 / xp.clip(shrink, 1e-8, None)

@@ -1,64 +1,88 @@
-"""Systems with G' diag(weight) G and equality rows, by a batched dense Cholesky factorization.
+"""Systems with G' diag(weight) G and equality rows, factored once for any number of right-hand sides.
 
-[ M  E' ] [x]   [r]
-[ E  0  ] [y] = [q],      M = G' diag(weight) G + a little of the identity
+    [ M  E' ] [x]   [r]
+    [ E  0  ] [y] = [q],      M = G' diag(weight) G + a little of the identity
+
+On torch tensors by a batched Cholesky factorization, on NumPy arrays (small programs) by the inverse; every solve ends
+with a step of refinement, so both are accurate to rounding times the condition of M.
 """
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from setwise.lp._flat import Flat
+from setwise.lp._flat import Array, Flat
 
 _RIDGE = 1e-14  # of the largest diagonal entry; grows by 1e3 until the factorization succeeds
 _ATTEMPTS = 5
 
 
 class Factor:
-    """M and, where there are equalities, the Schur complement E M^-1 E', factored once for any number of solves.
+    """M and, where there are equalities, the Schur complement E M^-1 E'.
 
     Args:
         flat: The programs.
         weight: Of the rows of G; masked ones 0.  # shape: (batch, k)
-        extra: Added to the diagonal of M.
     """
 
-    def __init__(self, flat: Flat, weight: Tensor, extra: float = 0.0) -> None:
+    def __init__(self, flat: Flat, weight: Array) -> None:
         self.E = flat.E
         self.matrix = flat.normal(weight)
-        if extra:
-            self.matrix.diagonal(dim1=-2, dim2=-1).add_(extra)
-        self.lower = _cholesky(self.matrix)
+        kind = _Cholesky if isinstance(self.matrix, Tensor) else _Inverse
+        self.inner = kind(self.matrix)
         if self.E.shape[1]:
-            self.half = torch.linalg.solve_triangular(self.lower, self.E.mT, upper=False)  # shape: (batch, n, p)
-            self.schur = _cholesky(self.half.mT @ self.half)
+            self.back = self.inner.solve(self.E.mT)  # shape: (batch, n, p)
+            self.schur = kind(self.E @ self.back)
 
-    def solve(self, r: Tensor, q: Tensor) -> tuple[Tensor, Tensor]:
-        """X and y for several right-hand sides, with one step of refinement.  # shape: (batch, n, j), (batch, p, j)."""
+    def solve(self, r: Array, q: Array) -> tuple[Array, Array]:
+        """X and y for several right-hand sides.  # shape: (batch, n, j), (batch, p, j)."""
         x, y = self._solve(r, q)
+        if not self.E.shape[1]:
+            return x + self.inner.solve(r - self.matrix @ x), y
         dx, dy = self._solve(r - self.matrix @ x - self.E.mT @ y, q - self.E @ x)
         return x + dx, y + dy
 
-    def _solve(self, r: Tensor, q: Tensor) -> tuple[Tensor, Tensor]:
+    def _solve(self, r: Array, q: Array) -> tuple[Array, Array]:
+        x = self.inner.solve(r)
         if not self.E.shape[1]:
-            return torch.cholesky_solve(r, self.lower), q
-        t = torch.linalg.solve_triangular(self.lower, r, upper=False)
-        y = torch.cholesky_solve(self.half.mT @ t - q, self.schur)
-        return torch.linalg.solve_triangular(self.lower.mT, t - self.half @ y, upper=True), y
+            return x, q
+        y = self.schur.solve(self.E @ x - q)
+        return x - self.back @ y, y
 
 
-def _cholesky(matrix: Tensor) -> Tensor:
-    """The lower factor; elements that are not positive definite to rounding get a growing ridge."""
-    diagonal = matrix.diagonal(dim1=-2, dim2=-1)
-    scale = diagonal.amax(-1, keepdim=True).clamp(min=1e-300)
-    diagonal += _RIDGE * scale
-    lower: Tensor
-    lower, info = torch.linalg.cholesky_ex(matrix)
-    for attempt in range(1, _ATTEMPTS):
-        if not bool(info.any()):
-            break
-        failed = (info > 0) | ~torch.isfinite(lower[:, -1, -1])
-        diagonal += torch.where(failed.unsqueeze(-1), _RIDGE * 1e3**attempt * scale, 0.0)
+class _Cholesky:
+    """Of torch tensors; elements that are not positive definite to rounding get a growing ridge."""
+
+    def __init__(self, matrix: Tensor) -> None:
+        diagonal = matrix.diagonal(dim1=-2, dim2=-1)
+        scale = diagonal.amax(-1, keepdim=True).clamp(min=1e-300)
+        diagonal += _RIDGE * scale
         lower, info = torch.linalg.cholesky_ex(matrix)
-    return lower
+        for attempt in range(1, _ATTEMPTS):
+            if not bool(info.any()):
+                break
+            diagonal += torch.where((info > 0).unsqueeze(-1), _RIDGE * 1e3**attempt * scale, 0.0)
+            lower, info = torch.linalg.cholesky_ex(matrix)
+        self.lower = lower
+
+    def solve(self, right: Tensor) -> Tensor:
+        return torch.cholesky_solve(right, self.lower)
+
+
+class _Inverse:
+    """Of NumPy arrays."""
+
+    def __init__(self, matrix: np.ndarray) -> None:
+        place = np.arange(matrix.shape[-1])
+        scale = np.maximum(matrix[:, place, place].max(-1, keepdims=True), 1e-300)
+        matrix[:, place, place] += _RIDGE * scale
+        try:
+            self.inverse = np.linalg.inv(matrix)
+        except np.linalg.LinAlgError:
+            matrix[:, place, place] += 1e3 * _RIDGE * scale
+            self.inverse = np.linalg.pinv(matrix, hermitian=True)
+
+    def solve(self, right: np.ndarray) -> np.ndarray:
+        return np.asarray(self.inverse @ right)

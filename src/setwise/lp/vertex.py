@@ -1,7 +1,7 @@
 """A vertex: as many rows as it takes to fix the point, solved exactly, proven optimal or not.
 
 With K the chosen rows of G above the equality rows, K x = (h, e) gives the point and K'(z, y) = -c its multipliers. It
-is optimal if the other rows hold and z >= 0; then primal and dual objective are equal by construction. The
+is optimal if the other rows hold and z >= 0; then primal and dual objective are equal by construction. On tensors the
 factorization stays, since the derivative of the point needs the same K.
 """
 
@@ -9,85 +9,87 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from setwise.lp._flat import Flat, Point, largest
+from setwise.lp._flat import Array, Flat, Point, largest
 
 _FEASIBLE = 1e-10
 
 
 @dataclass
 class Vertex:
-    """Chosen rows and the LU factorization of K, for the elements of a batch that have one."""
+    """Chosen rows, the point and its multipliers, and the LU factorization of K (on torch tensors)."""
 
-    index: Tensor  # rows of G, shape: (batch, n - p)
-    lu: Tensor  # shape: (batch, n, n)
-    pivots: Tensor  # shape: (batch, n)
-    x: Tensor  # shape: (batch, n)
-    multipliers: Tensor  # of the chosen rows, then of the equalities, shape: (batch, n)
-    valid: Tensor  # shape: (batch,)
-
-    @classmethod
-    def empty(cls, flat: Flat) -> Vertex:
-        """Room for a batch."""
-        batch, _, p, n = flat.sizes
-        index = torch.zeros(batch, max(n - p, 0), dtype=torch.long, device=flat.c.device)
-        return cls(
-            index,
-            flat.c.new_zeros(0, n, n),
-            torch.zeros(batch, n, dtype=torch.int32, device=flat.c.device),
-            torch.zeros_like(flat.c),
-            torch.zeros_like(flat.c),
-            torch.zeros(batch, dtype=torch.bool, device=flat.c.device),
-        )
+    index: Array  # rows of G, shape: (batch, n - p)
+    x: Array  # shape: (batch, n)
+    multipliers: Array  # of the chosen rows, then of the equalities, shape: (batch, n)
+    lu: Array  # shape: (batch, n, n)
+    pivots: Array  # shape: (batch, n)
 
     @classmethod
-    def solve(cls, flat: Flat, index: Tensor) -> tuple[Vertex, Tensor]:
+    def solve(cls, flat: Flat, index: Array) -> tuple[Vertex, Array]:
         """Solve for the vertices of the given rows, and say which are proven optimal."""
-        K = torch.cat([flat.rows(index), flat.E], 1)
-        lu, pivots, info = torch.linalg.lu_factor_ex(K)
-        right = torch.cat([flat.h.gather(1, index), flat.e], -1)
-        x = _refined(K, lu, pivots, right, transposed=False)
-        multipliers = _refined(K, lu, pivots, -flat.c, transposed=True)
+        xp = flat.xp
+        K = xp.concatenate([flat.rows(index), flat.E], 1)
+        sides = xp.take_along_dim(flat.h, index, 1) if xp is torch else np.take_along_axis(flat.h, index, 1)
+        right = xp.concatenate([sides, flat.e], -1)
+        solved = (_solve_torch if xp is torch else _solve_numpy)(K, right, -flat.c)
+        if solved is None:
+            return cls(index, right, right, K, K), xp.zeros_like(index[:, 0], dtype=bool)
+        x, multipliers, lu, pivots = solved
         chosen = multipliers[:, : index.shape[1]]
-        slack = flat.h - flat.G(x)
         side, price = 1 + largest(flat.h), 1 + largest(flat.c)
-        holds = slack.amin(-1) >= -_FEASIBLE * side if slack.shape[-1] else torch.ones_like(info, dtype=torch.bool)
-        signs = chosen.amin(-1) >= -_FEASIBLE * price if chosen.shape[-1] else torch.ones_like(info, dtype=torch.bool)
-        finite = torch.isfinite(x).all(-1) & torch.isfinite(multipliers).all(-1)
-        tight = largest((K @ x.unsqueeze(-1)).squeeze(-1) - right) <= _FEASIBLE * side
-        proven = (info == 0) & holds & signs & finite & tight
-        return cls(index, lu, pivots, x, multipliers, proven), proven
+        proven = xp.isfinite(x).all(-1) & xp.isfinite(multipliers).all(-1)
+        proven = proven & (largest((K @ x[..., None])[..., 0] - right) <= _FEASIBLE * side)
+        if flat.h.shape[-1]:
+            proven = proven & (xp.amin(flat.h - flat.G(x), -1) >= -_FEASIBLE * side)
+        if chosen.shape[-1]:
+            proven = proven & (xp.amin(chosen, -1) >= -_FEASIBLE * price)
+        return cls(index, x, multipliers, lu, pivots), proven
 
-    def select(self, where: Tensor) -> Vertex:
+    def select(self, where: Array) -> Vertex:
         """The vertices at some places."""
-        return Vertex(
-            *(part[where] for part in (self.index, self.lu, self.pivots, self.x, self.multipliers, self.valid))
-        )
-
-    def put(self, places: Tensor, other: Vertex) -> None:
-        """Write other vertices at places of this batch."""
-        if self.lu.shape[0] == 0:
-            self.lu = other.lu.new_zeros(self.x.shape[0], *other.lu.shape[1:])
-        for mine, theirs in zip(
-            (self.index, self.lu, self.pivots, self.x, self.multipliers, self.valid),
-            (other.index, other.lu, other.pivots, other.x, other.multipliers, other.valid),
-            strict=True,
-        ):
-            mine[places] = theirs
+        return Vertex(*(part[where] for part in (self.index, self.x, self.multipliers, self.lu, self.pivots)))
 
     def point(self, flat: Flat) -> Point:
         """The vertex as a point with multipliers of all rows."""
         count = self.index.shape[1]
-        z = torch.zeros_like(flat.h).scatter(1, self.index, self.multipliers[:, :count].clamp(min=0))
+        z = flat.xp.zeros_like(flat.h)
+        chosen = flat.xp.clip(self.multipliers[:, :count], 0, None)
+        if isinstance(z, Tensor):
+            z.scatter_(1, self.index, chosen)
+        else:
+            np.put_along_axis(z, self.index, chosen, 1)
         return Point(self.x, z, self.multipliers[:, count:])
 
 
-def _refined(K: Tensor, lu: Tensor, pivots: Tensor, right: Tensor, *, transposed: bool) -> Tensor:
-    """Solve with one step of refinement."""
-    matrix = K.mT if transposed else K
-    right = right.unsqueeze(-1)
-    x: Tensor = torch.linalg.lu_solve(lu, pivots, right, adjoint=transposed)
-    x = x + torch.linalg.lu_solve(lu, pivots, right - matrix @ x, adjoint=transposed)
-    return x.squeeze(-1)
+def _solve_torch(K: Tensor, right: Tensor, cost: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """K x = right and K'w = cost with one step of refinement each; singular elements come out not finite."""
+    lu, pivots, info = torch.linalg.lu_factor_ex(K)
+
+    def refined(matrix: Tensor, side: Tensor, *, adjoint: bool) -> Tensor:
+        side = side.unsqueeze(-1)
+        x = torch.linalg.lu_solve(lu, pivots, side, adjoint=adjoint)
+        x = x + torch.linalg.lu_solve(lu, pivots, side - matrix @ x, adjoint=adjoint)
+        return torch.where(info.unsqueeze(-1) == 0, x.squeeze(-1), torch.nan)
+
+    return refined(K, right, adjoint=False), refined(K.mT, cost, adjoint=True), lu, pivots
+
+
+def _solve_numpy(
+    K: np.ndarray, right: np.ndarray, cost: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray] | None:
+    """The same by the inverse; None where an element is singular."""
+    try:
+        inverse = np.linalg.inv(K)
+    except np.linalg.LinAlgError:
+        return None
+
+    def refined(inverse: np.ndarray, matrix: np.ndarray, side: np.ndarray) -> np.ndarray:
+        side = side[..., None]
+        x = inverse @ side
+        return np.asarray((x + inverse @ (side - matrix @ x))[..., 0])
+
+    return refined(inverse, K, right), refined(inverse.mT, K.mT, cost), K, K
