@@ -348,3 +348,16 @@ def test_importing_the_package_loads_no_extra() -> None:
     code = "import sys, setwise.lp; print([m for m in ('highspy', 'scipy', 'pandas') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_expand_and_element_of_a_single_program() -> None:
+    program = LinearProgram(torch.ones(2), torch.eye(2), torch.ones(2))
+    assert program.expand().c.shape == (2,)
+    assert program.element().b.shape == (2,)
+
+
+def test_products_with_a_sparse_matrix_without_rows() -> None:
+    empty = torch.zeros(0, 3).to_sparse_csr()
+    program = LinearProgram(torch.ones(3), empty, torch.zeros(0))
+    assert program.residuals(torch.ones(3)).inequality.shape == (0,)
+    assert torch.equal(rmatvec(empty, torch.zeros(0)), torch.zeros(3))

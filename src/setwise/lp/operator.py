@@ -103,9 +103,9 @@ def _csr_product(A: Tensor, z: Tensor, *, transposed: bool) -> Tensor:
     if A.requires_grad and torch.is_grad_enabled():
         # torch's own product would give A a dense gradient of m x n numbers; this one keeps the sparsity of A.
         return _gathered_product(A, z, transposed=transposed)
-    columns = z.reshape(-1, z.shape[-1]).mT  # shape: (n, batch)
+    columns = z.reshape(z.shape[:-1].numel(), z.shape[-1]).mT  # shape: (n, batch)
     product = (A.t() if transposed else A) @ columns  # shape: (m, batch)
-    return product.mT.reshape(*z.shape[:-1], product.shape[0])
+    return product.mT.reshape((*z.shape[:-1], product.shape[0]))
 
 
 def _gathered_product(A: Tensor, z: Tensor, *, transposed: bool) -> Tensor:

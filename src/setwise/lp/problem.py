@@ -211,7 +211,7 @@ class LinearProgram:
         dims = {name: self._dims(name) for name in self._fields()}
         return self._with(
             **{
-                name: value.expand(*batch, *value.shape[value.dim() - dims[name] :])
+                name: value.expand((*batch, *value.shape[value.dim() - dims[name] :]))
                 for name, value in self._fields().items()
                 if isinstance(value, Tensor) and not is_csr(value)
             }
