@@ -108,12 +108,18 @@ def test_a_bad_element_never_disturbs_its_neighbours(solver: str) -> None:
     torch.testing.assert_close(together.primal[back], alone.primal, rtol=1e-7, atol=1e-7)
 
 
-def test_infeasible_in_both_senses_counts_as_infeasible() -> None:
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_infeasible_in_both_senses_counts_as_infeasible(solver: str) -> None:
     A = torch.tensor([[1.0, -1.0], [-1.0, 1.0]], dtype=torch.float64)
-    problem = LinearProgram(
-        torch.tensor([-1.0, -1.0], dtype=torch.float64), A, torch.tensor([-1.0, 0.0], dtype=torch.float64)
-    )
-    assert solve(problem, throw=False).status is Status.INFEASIBLE
+    b, c = torch.tensor([-1.0, 0.0], dtype=torch.float64), torch.tensor([-1.0, -1.0], dtype=torch.float64)
+    problem = LinearProgram(c, A, b)
+    solution = solve(problem, SOLVERS[solver], throw=False)
+    assert solution.status is Status.INFEASIBLE
+    assert_certified(LinearProgram(c[None], A[None], b[None]), solve(LinearProgram(c[None], A, b), throw=False))
+    # a program without a feasible point stays infeasible however good its cost makes some ray
+    base = infeasible(3, 20, 6, 12)
+    worse = LinearProgram(-10 * torch.ones_like(base.c), base.A, base.b)
+    assert statuses(solve(worse, SOLVERS[solver], throw=False)) == [Status.INFEASIBLE] * 20
 
 
 def test_crossed_bounds_are_an_infeasible_program() -> None:

@@ -32,12 +32,24 @@ Array = Any  # a torch tensor or a NumPy array
 
 def dot(x: Array, y: Array) -> Array:
     """Inner products of the rows.  # shape: (batch,)."""
-    return (torch if isinstance(x, Tensor) else np).linalg.vecdot(x, y)
+    return torch.linalg.vecdot(x, y) if isinstance(x, Tensor) else np.vecdot(x, y)
 
 
 def largest(x: Array) -> Array:
     """Largest absolute value of each row, 0 for empty rows.  # shape: (batch,)."""
-    return (torch if isinstance(x, Tensor) else np).amax(abs(x), -1) if x.shape[-1] else x.sum(-1)
+    if not x.shape[-1]:
+        return x.sum(-1)
+    return x.abs().amax(-1) if isinstance(x, Tensor) else np.maximum.reduce(np.abs(x), -1)
+
+
+def at_most(x: Array, limit: float) -> Array:
+    """The smaller of each entry and a number."""
+    return x.clamp(max=limit) if isinstance(x, Tensor) else np.minimum(x, limit)
+
+
+def at_least(x: Array, limit: float) -> Array:
+    """The larger of each entry and a number."""
+    return x.clamp(min=limit) if isinstance(x, Tensor) else np.maximum(x, limit)
 
 
 class Point(NamedTuple):

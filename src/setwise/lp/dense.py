@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -40,7 +40,7 @@ class Interior:
         """Solve; a ``start`` is tried by the exterior method first, and only what it leaves goes on to the interior."""
         max_steps = 100 if max_steps is None else max_steps
         flat = Flat.of(problem)
-        scaled, scaling = equilibrate(flat)
+        scaled, scaling = whole = equilibrate(flat)
         ends = _Ends(flat)
         left = ends.left()
         if start is not None:
@@ -61,6 +61,7 @@ class Interior:
                     scaled.select(rest), point, newton.Penalty(100.0), max_steps=max_steps, tolerance=1e-13
                 )
                 ends.exterior(finish, scaling.select(rest), left[rest], tolerance)
+        ends.check_rays(*whole, max_steps)
         return ends.solution(problem, tolerance, "Interior")
 
 
@@ -102,6 +103,7 @@ class ExteriorNewton:
             tolerance=min(tolerance, 1e-12),
         )
         ends.exterior(found, scaling, ends.left(), tolerance)
+        ends.check_rays(scaled, scaling, 100)
         return ends.solution(problem, tolerance, "ExteriorNewton")
 
 
@@ -147,6 +149,25 @@ class _Ends:
         self.code[places[residual <= tolerance]] = _OPTIMAL
         for code, mine in ((newton.INFEASIBLE, _INFEASIBLE), (newton.UNBOUNDED, _UNBOUNDED)):
             self.code[places[found.code == code]] = mine
+
+    def check_rays(self, scaled: Flat, scaling: Scaling, max_steps: int) -> None:
+        """A ray makes a program unbounded only if it has a feasible point: solve again without the cost to see.
+
+        Args:
+            scaled: All programs of the batch, scaled.
+            scaling: Its scaling.
+            max_steps: Of the interior method.
+        """
+        places = (self.code == _UNBOUNDED).nonzero().squeeze(-1)
+        if places.numel() == 0:
+            return
+        sub = scaled.select(places)
+        found = inner.interior(replace(sub, c=torch.zeros_like(sub.c)), max_steps=max_steps, tolerance=1e-8)
+        empty = found.code == inner.INFEASIBLE
+        point = scaling.select(places).back(found.point)
+        for mine, theirs in zip(self.point[1:], point[1:], strict=True):
+            mine[places[empty]] = theirs[empty]
+        self.code[places[empty]] = _INFEASIBLE
 
     def _put(self, places: Tensor, point: Point, steps: Tensor) -> None:
         for mine, theirs in zip(self.point, point, strict=True):

@@ -164,16 +164,91 @@ def attach(problem: LinearProgram, solution: Solution, gradient: str | Gradient)
     if isinstance(gradient, str):
         _checks.one_of("gradient", gradient, GRADIENTS)
         gradient = GRADIENTS[gradient]()
-    if not (problem.requires_grad and torch.is_grad_enabled()):
+    tensors = {name: part for name, part in vars(problem).items() if isinstance(part, Tensor)}
+    operators = len(tensors) < len(vars(problem))
+    if not (torch.is_grad_enabled() and (operators or problem.requires_grad)):
         return solution
-    basis = _Basis.of(problem, solution)
-    x, duals = basis.attached_primal(), basis.attached_duals()
-    lagrangian = _lagrangian(problem, x, duals)
-    value = solution.value + torch.where(solution.optimal, lagrangian - lagrangian.detach(), 0.0).to(
-        solution.value.dtype
-    )
-    primal = x if isinstance(gradient, ImplicitGradient) else gradient.primal(problem, solution)
-    return replace(solution, value=value, primal=primal, dual=duals)
+    chosen = gradient
+
+    def value(again: LinearProgram, *, twice: bool) -> Tensor:
+        x, duals = solution.primal, solution.dual
+        if twice:
+            basis = _Basis.of(again, solution)
+            x, duals = basis.attached_primal(), basis.attached_duals()
+        return torch.where(solution.optimal, _lagrangian(again, x, duals), 0.0)
+
+    def primal(again: LinearProgram, *, twice: bool) -> Tensor:  # noqa: ARG001 (the same either way)
+        return chosen.primal(again, solution)
+
+    def duals(again: LinearProgram, *, twice: bool) -> Tensor:  # noqa: ARG001
+        return torch.cat(_Basis.of(again, solution).attached_duals(), -1)
+
+    joined = torch.cat(solution.dual, -1)
+    if operators:  # what an operator holds is reached only by a graph that is made now
+        outputs = [
+            part + (built - built.detach()).to(part.dtype)
+            for part, built in (
+                (solution.value, value(problem, twice=True)),
+                (solution.primal, primal(problem, twice=False)),
+                (joined, duals(problem, twice=False)),
+            )
+        ]
+    else:
+        builders: list[tuple[Tensor, _Builder]] = [(solution.value, value), (joined, duals)]
+        constant = isinstance(chosen, ValueGradient)
+        function: type[torch.autograd.Function] = _Deferred
+        value_out, joined_out = (
+            cast("Tensor", function.apply(part, build, problem, tuple(tensors), *tensors.values()))
+            for part, build in builders
+        )
+        primal_out = solution.primal
+        if not constant:
+            primal_out = cast(
+                "Tensor", function.apply(solution.primal, primal, problem, tuple(tensors), *tensors.values())
+            )
+        outputs = [value_out, primal_out, joined_out]
+    sizes = [part.shape[-1] for part in solution.dual]
+    return replace(solution, value=outputs[0], primal=outputs[1], dual=Duals(*outputs[2].split(sizes, -1)))
+
+
+class _Builder(Protocol):
+    def __call__(self, again: LinearProgram, *, twice: bool) -> Tensor:
+        """An output as a differentiable function of a program; ``twice`` if its derivative will be differentiated."""
+
+
+class _Deferred(torch.autograd.Function):
+    """An output whose graph is made in the backward pass, so that a solve pays only for what is differentiated."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, output: Tensor, build: _Builder, problem: LinearProgram, names: tuple[str, ...], *tensors: Tensor
+    ) -> Tensor:
+        ctx.build, ctx.problem, ctx.names = build, problem, names
+        ctx.save_for_backward(*tensors)
+        return output.view_as(output)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        twice = torch.is_grad_enabled()
+        wanted = ctx.needs_input_grad[4:]
+        tensors = list(ctx.saved_tensors)
+        if not twice:
+            tensors = [part.detach().requires_grad_(want) for part, want in zip(tensors, wanted, strict=True)]
+        inputs = [part for part, want in zip(tensors, wanted, strict=True) if want]
+        with torch.enable_grad():
+            again = ctx.problem.replaced(**dict(zip(ctx.names, tensors, strict=True)))
+            output = ctx.build(again, twice=twice)
+            found = iter(
+                torch.autograd.grad(output, inputs, grad.to(output.dtype), create_graph=twice, allow_unused=True)
+                if output.requires_grad
+                else [None] * len(inputs)
+            )
+        result = [next(found) if want else None for want in wanted]
+        zeros = (
+            part if part is not None or not want else torch.zeros_like(t)
+            for part, want, t in zip(result, wanted, tensors, strict=True)
+        )
+        return (None, None, None, None, *zeros)
 
 
 def _lagrangian(problem: LinearProgram, x: Tensor, duals: Duals) -> Tensor:
@@ -216,8 +291,7 @@ class _Basis:
     def attached_primal(self) -> Tensor:
         """X - K^+ (K x - h)."""
         residual = _constraints(self.problem, self.solution.primal)
-        primal = _correct(self.solution.primal, lambda: self.solver.by_rows(residual))
-        return primal + 0 * self.problem.c  # the derivative by c is zero, and there to be asked for
+        return _correct(self.solution.primal, lambda: self.solver.by_rows(residual))
 
     def attached_duals(self) -> Duals:
         """V - (K')^+ (K'v + c) on the active rows."""

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from setwise.lp._flat import Array, Flat, Point, dot, largest
+from setwise.lp._flat import Array, Flat, Point, at_least, at_most, dot, largest
 from setwise.lp.normal import Factor
 from setwise.lp.vertex import Vertex
 
@@ -251,7 +251,7 @@ def _advance(flat: Flat, it: Iterate, r: Residual) -> Iterate:
 
     turnover = it.kappa * it.tau
     d = direction(1.0, -both, -turnover, q, x[..., 1], y[..., 1])
-    length = xp.clip(_longest(xp, it, d, per_z), None, 1.0)
+    length = at_most(_longest(xp, it, d, per_z), 1.0)
     sigma = (1 - length) ** 3
     keep, target = 1 - sigma, sigma * r.mu
     rc = (target[:, None] - d.s * d.z) * mask - both
@@ -261,7 +261,7 @@ def _advance(flat: Flat, it: Iterate, r: Residual) -> Iterate:
         (-keep[:, None] * r.dual - flat.Gt(weight * q))[..., None], (-keep[:, None] * r.equality)[..., None]
     )
     d = direction(keep, rc, rk, q, x2[..., 0], y2[..., 0])
-    length = xp.clip(_TO_THE_BOUNDARY * _longest(xp, it, d, per_z), None, 1.0)
+    length = at_most(_TO_THE_BOUNDARY * _longest(xp, it, d, per_z), 1.0)
     long = length[:, None]
     return Iterate(
         it.x + long * d.x,
@@ -283,5 +283,6 @@ def _longest(xp: Any, it: Iterate, d: Iterate, per_z: Array) -> Array:
     """The longest step that keeps s, z, tau and kappa from turning negative."""
     shrink = xp.maximum(-d.tau / it.tau, -d.kappa / it.kappa)
     if per_z.shape[-1]:
-        shrink = xp.maximum(shrink, xp.amax(xp.maximum(-d.s / it.s, -d.z * per_z), -1))
-    return 1 / xp.clip(shrink, 1e-8, None)
+        least = xp.minimum(d.s / it.s, d.z * per_z)
+        shrink = xp.maximum(shrink, -(least.amin(-1) if isinstance(least, Tensor) else np.minimum.reduce(least, -1)))
+    return 1 / at_least(shrink, 1e-8)

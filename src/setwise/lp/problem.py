@@ -209,7 +209,7 @@ class LinearProgram:
         """
         batch = self.batch_shape
         dims = {name: self._dims(name) for name in self._fields()}
-        return self._with(
+        return self.replaced(
             **{
                 name: value.expand((*batch, *value.shape[value.dim() - dims[name] :]))
                 for name, value in self._fields().items()
@@ -238,12 +238,12 @@ class LinearProgram:
             for name, value in self.expand()._fields().items()
             if isinstance(value, Tensor) and not is_csr(value)
         }
-        return self._with(**dense)
+        return self.replaced(**dense)
 
     def dense(self) -> LinearProgram:
         """The same program with dense matrices; an operator is applied to the n unit vectors."""
         A, A_eq = (to_dense(matrix, dtype=self.dtype, device=self.device) for matrix in (self.A, self.A_eq))
-        return self._with(A=A, A_eq=A_eq)
+        return self.replaced(A=A, A_eq=A_eq)
 
     def to(self, *, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> LinearProgram:
         """The same program on another device or in another dtype; operators move by their own method ``to``."""
@@ -292,8 +292,8 @@ class LinearProgram:
         for name, value in values.items():
             object.__setattr__(self, name, value)  # the dataclass is frozen for everyone else
 
-    def _with(self, **values: Matrix) -> LinearProgram:
-        """A copy with other fields that need no check: they come from checked ones."""
+    def replaced(self, **values: Matrix) -> LinearProgram:
+        """A copy with other fields of the same shape, dtype and device, which are not checked again."""
         other = copy.copy(self)
         other._set(**values)  # noqa: SLF001 (of the same class)
         return other
