@@ -3,8 +3,8 @@
     [ M  E' ] [x]   [r]
     [ E  0  ] [y] = [q],      M = G' diag(weight) G + a little of the identity
 
-On torch tensors by a batched Cholesky factorization, on NumPy arrays (small programs) by the inverse; every solve ends
-with a step of refinement, so both are accurate to rounding times the condition of M.
+By a batched Cholesky factorization, on torch tensors or on NumPy arrays (small programs); every solve ends with a step
+of refinement.
 """
 
 from __future__ import annotations
@@ -72,17 +72,20 @@ class _Cholesky:
 
 
 class _Inverse:
-    """Of NumPy arrays."""
+    """The same on NumPy arrays, by the inverse of the triangular factor, as accurate as substitution would be."""
 
     def __init__(self, matrix: np.ndarray) -> None:
         place = np.arange(matrix.shape[-1])
         scale = np.maximum(matrix[:, place, place].max(-1, keepdims=True), 1e-300)
-        matrix[:, place, place] += _RIDGE * scale
-        try:
-            self.inverse = np.linalg.inv(matrix)
-        except np.linalg.LinAlgError:
-            matrix[:, place, place] += 1e3 * _RIDGE * scale
-            self.inverse = np.linalg.pinv(matrix, hermitian=True)
+        for attempt in range(_ATTEMPTS):
+            matrix[:, place, place] += _RIDGE * 1e3**attempt * scale
+            try:
+                self.lower = np.linalg.inv(np.linalg.cholesky(matrix))
+                break
+            except np.linalg.LinAlgError:
+                continue
+        else:  # hopeless, or not a number: the steps will end without a result
+            self.lower = np.zeros_like(matrix)
 
     def solve(self, right: np.ndarray) -> np.ndarray:
-        return np.asarray(self.inverse @ right)
+        return np.asarray(self.lower.mT @ (self.lower @ right))
