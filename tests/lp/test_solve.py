@@ -215,3 +215,20 @@ def test_programs_without_rows_or_without_cost() -> None:
         LinearProgram(torch.zeros_like(zero.c), zero.A, zero.b),
         solve(LinearProgram(torch.zeros_like(zero.c), zero.A, zero.b)),
     )
+
+
+def test_the_papers_settings_are_reachable_and_say_when_they_fail() -> None:
+    problem = dense(0, 10, 20, 60)
+    ours = solve(problem)
+    published = solve(problem, ExteriorNewton.paper(), throw=False)
+    assert published.solver == "ExteriorNewton.paper"
+    assert published.steps.tolist() == [20] * 10
+    assert (published.gap > 1e-6).any()  # the published loop is not exact on ordinary programs
+    assert not published.optimal[published.gap > 1e-6].any()
+    assert ours.gap.max() < 1e-9
+    others: list[dict[str, Any]] = [{"steps": 21}, {"step_size": 0.5}, {"ridge": 1e-2}, {"penalty": 1e-2}]
+    for settings in others:
+        other = solve(problem, ExteriorNewton.paper(**settings), throw=False)
+        assert not torch.equal(other.primal, published.primal), settings
+    with pytest.raises(InputError, match="`step_size`"):
+        ExteriorNewton.paper(step_size=0.0)

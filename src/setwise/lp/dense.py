@@ -72,14 +72,32 @@ class ExteriorNewton:
     Args:
         penalty: The penalty at the start, 1 / sigma.
         growth: By how much 1 / penalty grows when an outer step does not bring the residual down.
+        published: Run the papers' loop instead (see :meth:`paper`): fixed penalty, no line search, no multiplier steps.
+        ridge: Of the published loop.
+        step_size: Of the published loop.
+        steps: Of the published loop.
     """
 
     penalty: float = 1.0
     growth: float = 5.0
+    published: bool = False
+    ridge: float = 1e-3
+    step_size: float = 1.0
+    steps: int = 20
 
     def __post_init__(self) -> None:
-        _checks.in_range("penalty", self.penalty, 0.0, open_low=True)
+        for name in ("penalty", "step_size"):
+            _checks.in_range(name, getattr(self, name), 0.0, open_low=True)
         _checks.in_range("growth", self.growth, 1.0)
+        _checks.in_range("ridge", self.ridge, 0.0)
+        _checks.is_count("steps", self.steps)
+
+    @classmethod
+    def paper(
+        cls, *, penalty: float = 1e-3, ridge: float = 1e-3, step_size: float = 1.0, steps: int = 20
+    ) -> ExteriorNewton:
+        """The papers' settings, for comparison: it is not exact, and its status says so."""
+        return cls(penalty=penalty, published=True, ridge=ridge, step_size=step_size, steps=steps)
 
     def run(
         self,
@@ -91,8 +109,14 @@ class ExteriorNewton:
     ) -> Solution:
         """Solve from ``start``, or from 0."""
         flat = Flat.of(problem)
-        scaled, scaling = equilibrate(flat)
         ends = _Ends(flat)
+        if self.published:
+            point = newton.published_loop(
+                flat, self.penalty, ridge=self.ridge, step_size=self.step_size, steps=self.steps
+            )
+            ends.published(point, self.steps, tolerance)
+            return ends.solution(problem, tolerance, "ExteriorNewton.paper")
+        scaled, scaling = equilibrate(flat)
         zero = Point(torch.zeros_like(flat.c), torch.zeros_like(flat.h), torch.zeros_like(flat.e))
         point = zero if start is None else scaling.forth(_point(flat, start))
         found = newton.exterior(
@@ -149,6 +173,13 @@ class _Ends:
         self.code[places[residual <= tolerance]] = _OPTIMAL
         for code, mine in ((newton.INFEASIBLE, _INFEASIBLE), (newton.UNBOUNDED, _UNBOUNDED)):
             self.code[places[found.code == code]] = mine
+
+    def published(self, point: Point, steps: int, tolerance: float) -> None:
+        """Take the end of the papers' loop; only the residuals tell whether it got there."""
+        places = self.left()
+        self._put(places, point, torch.full_like(places, steps))
+        residual = torch.stack(self.flat.residuals(self.point)).amax(0)
+        self.code[residual <= tolerance] = _OPTIMAL
 
     def check_rays(self, scaled: Flat, scaling: Scaling, max_steps: int) -> None:
         """A ray makes a program unbounded only if it has a feasible point: solve again without the cost to see.

@@ -120,6 +120,27 @@ def minimize_penalty(flat: Flat, start: Point, penalty: float, *, max_steps: int
     return _newton(flat, zero, 1 / penalty, max_steps, ridge=1e-13)[0]
 
 
+def published_loop(flat: Flat, penalty: float, *, ridge: float, step_size: float, steps: int) -> Point:
+    """The papers' loop, for comparison: undamped Newton steps at a fixed penalty, then the active rows.
+
+    y <- y - step_size (G'DG + E'E + ridge I)^-1 (gradient), a fixed number of times from 0, without line search and
+    without multiplier steps; v = relu(G y - h) / penalty; the point is the projection of y onto the rows with v > 0.
+    """
+    y = torch.zeros_like(flat.c)
+    eye = torch.eye(flat.c.shape[1], dtype=flat.c.dtype, device=flat.c.device)
+    for _ in range(steps):
+        t = (flat.G(y) - flat.h) * flat.mask
+        gradient = penalty * flat.c + flat.Gt(t.relu()) + flat.Ety(flat.Ex(y) - flat.e)
+        hessian = flat.normal((t > 0).to(flat.c.dtype)) + flat.E.mT @ flat.E + ridge * eye
+        y = y - step_size * torch.linalg.solve(hessian, gradient)
+    t = (flat.G(y) - flat.h) * flat.mask
+    active = (t > 0).to(flat.c.dtype)
+    normal = torch.linalg.pinv(flat.normal(active) + flat.E.mT @ flat.E, hermitian=True)
+    missing = flat.Gt(active * t) + flat.Ety(flat.Ex(y) - flat.e)
+    x = y - (normal @ missing.unsqueeze(-1)).squeeze(-1)
+    return Point(x, t.relu() / penalty, (flat.Ex(y) - flat.e) / penalty)
+
+
 def _minimize(flat: Flat, start: Point, sigma: float, max_steps: int) -> tuple[Point, int]:
     """The inner minimization and the multiplier step after it; also the Newton steps taken."""
     x, t, steps = _newton(flat, start, sigma, max_steps, ridge=1 / sigma**2)
