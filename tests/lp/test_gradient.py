@@ -18,7 +18,7 @@ from setwise.lp import (
     ValueGradient,
     solve,
 )
-from support.programs import dense, many_optima, redundant_equalities, uniform
+from support.programs import dense, f_score, many_optima, redundant_equalities, uniform
 
 NAMES = ("c", "A", "b", "A_eq", "b_eq", "lower", "upper")
 
@@ -165,3 +165,21 @@ def test_elements_without_an_optimum_give_zero_gradient() -> None:
     solution.primal[solution.optimal].sum().backward()
     assert b.grad is not None
     assert b.grad.flatten().tolist() == [1.0, 0.0]
+
+
+def test_unrolled_and_active_set_gradients_point_the_same_way_on_100_f_score_programs() -> None:
+    for seed in range(100):
+        g = torch.Generator().manual_seed(seed)
+        scores = torch.randn(16, generator=g, dtype=torch.float64, requires_grad=True)
+        labels = (torch.rand(16, generator=g) < 0.4).long()
+        labels[0], labels[1] = 1, 0
+        problem = f_score(scores, labels)
+
+        def gradient(
+            kind: ImplicitGradient | UnrolledGradient, problem: LinearProgram = problem, scores: Tensor = scores
+        ) -> Tensor:
+            measure = (problem.c * solve(problem, gradient=kind).primal).sum()
+            return torch.autograd.grad(measure, scores, retain_graph=True)[0]
+
+        unrolled, implicit = gradient(UnrolledGradient(1e-5, steps=40)), gradient(ImplicitGradient())
+        assert torch.nn.functional.cosine_similarity(unrolled, implicit, dim=0) > 0.999, seed

@@ -153,3 +153,18 @@ FEASIBLE: dict[str, Generator] = {
         boxes_and_free,
     )
 }  # fmt: skip
+
+
+def f_score(scores: Tensor, labels: Tensor) -> LinearProgram:
+    """The papers' F-score program by Charnes and Cooper: max 2 y'z s.t. 1'z + n+ t = 1, l t <= z <= u t, t >= 0.
+
+    The box of each relaxed prediction is l = max(0, phi), u = min(1, 1 + phi) with phi = tanh(score); variables (z, t).
+    """
+    phi = torch.tanh(scores)
+    n = len(scores)
+    eye = torch.eye(n, dtype=scores.dtype)
+    upper, lower = (1 + phi).clamp(max=1.0), phi.clamp(min=0.0)
+    A = torch.cat([torch.cat([eye, -upper[:, None]], 1), torch.cat([-eye, lower[:, None]], 1)], 0)
+    cost = torch.cat([-2.0 * labels.to(scores.dtype), torch.zeros(1, dtype=scores.dtype)])
+    total = torch.cat([torch.ones(n, dtype=scores.dtype), labels.sum().to(scores.dtype)[None]])[None]
+    return LinearProgram(cost, A, torch.zeros(2 * n, dtype=scores.dtype), total, torch.ones(1, dtype=scores.dtype))
