@@ -183,3 +183,29 @@ def test_unrolled_and_active_set_gradients_point_the_same_way_on_100_f_score_pro
 
         unrolled, implicit = gradient(UnrolledGradient(1e-5, steps=40)), gradient(ImplicitGradient())
         assert torch.nn.functional.cosine_similarity(unrolled, implicit, dim=0) > 0.999, seed
+
+
+class Scaled:
+    """An operator that holds a tensor of its own."""
+
+    def __init__(self, matrix: Tensor, factor: Tensor) -> None:
+        self.matrix, self.factor, self.shape = matrix, factor, matrix.shape
+
+    def matvec(self, z: Tensor, /) -> Tensor:
+        return self.factor * (z @ self.matrix.mT)
+
+    def rmatvec(self, y: Tensor, /) -> Tensor:
+        return self.factor * (y @ self.matrix)
+
+
+def test_gradients_reach_what_an_operator_holds() -> None:
+    base = dense(6, 1).element(0)
+    assert isinstance(base.A, Tensor)
+    weights = torch.linspace(-1, 1, 12, dtype=torch.float64)
+    inside, outside = (torch.tensor(1.0, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    held = solve(LinearProgram(base.c, Scaled(base.A, inside), base.b), Interior())
+    plain = solve(LinearProgram(base.c, outside * base.A, base.b))
+    for ours, theirs in ((held.primal @ weights, plain.primal @ weights), (held.value, plain.value)):
+        (inner,) = torch.autograd.grad(ours, inside, retain_graph=True)
+        (outer,) = torch.autograd.grad(theirs, outside, retain_graph=True)
+        torch.testing.assert_close(inner, outer, rtol=1e-6, atol=1e-9)

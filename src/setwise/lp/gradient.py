@@ -27,16 +27,13 @@ import torch
 from torch import Tensor
 
 from setwise import _checks
+from setwise.lp._basis import Basis, constraints, corrected, flat_point, pseudo_inverse
 from setwise.lp._flat import Flat, Point
 from setwise.lp.line_search import exact_step
 from setwise.lp.newton import minimize_penalty
 from setwise.lp.operator import is_csr, matvec, rmatvec
 from setwise.lp.problem import LinearProgram
 from setwise.lp.solution import Duals, Solution
-from setwise.lp.vertex import Vertex
-
-_TIGHT = 1e-7  # a row whose slack is below this, relative, may be active
-_RANK = 1e-10
 
 
 class Gradient(Protocol):
@@ -61,7 +58,7 @@ class ImplicitGradient:
 
     def primal(self, problem: LinearProgram, solution: Solution) -> Tensor:
         """The point, attached through K x = h."""
-        return _Basis.of(problem, solution).attached_primal()
+        return Basis.of(problem, solution).attached_primal()
 
 
 @dataclass(frozen=True)
@@ -80,11 +77,11 @@ class SmoothedGradient:
     def primal(self, problem: LinearProgram, solution: Solution) -> Tensor:
         """The point with the derivative of the penalty's minimizer."""
         flat = Flat.of(problem)
-        y = minimize_penalty(flat, _flat_point(flat, solution), self.penalty)
+        y = minimize_penalty(flat, flat_point(flat, solution), self.penalty)
         active = ((flat.G(y) - flat.h) * flat.mask > 0).to(flat.c.dtype)
-        inverse = _pseudo_inverse(flat.normal(active) + flat.E.mT @ flat.E)
+        inverse = pseudo_inverse(flat.normal(active) + flat.E.mT @ flat.E)
         attached = _smooth_equations(problem, flat, y, active, self.penalty)
-        return _correct(solution.primal, lambda: torch.einsum("bij,bj->bi", inverse, attached))
+        return corrected(solution.primal, lambda: torch.einsum("bij,bj->bi", inverse, attached))
 
 
 @dataclass(frozen=True)
@@ -173,7 +170,7 @@ def attach(problem: LinearProgram, solution: Solution, gradient: str | Gradient)
     def value(again: LinearProgram, *, twice: bool) -> Tensor:
         x, duals = solution.primal, solution.dual
         if twice:
-            basis = _Basis.of(again, solution)
+            basis = Basis.of(again, solution)
             x, duals = basis.attached_primal(), basis.attached_duals()
         return torch.where(solution.optimal, _lagrangian(again, x, duals), 0.0)
 
@@ -181,34 +178,20 @@ def attach(problem: LinearProgram, solution: Solution, gradient: str | Gradient)
         return chosen.primal(again, solution)
 
     def duals(again: LinearProgram, *, twice: bool) -> Tensor:  # noqa: ARG001
-        return torch.cat(_Basis.of(again, solution).attached_duals(), -1)
+        return torch.cat(Basis.of(again, solution).attached_duals(), -1)
 
-    joined = torch.cat(solution.dual, -1)
-    if operators:  # what an operator holds is reached only by a graph that is made now
-        outputs = [
-            part + (built - built.detach()).to(part.dtype)
-            for part, built in (
-                (solution.value, value(problem, twice=True)),
-                (solution.primal, primal(problem, twice=False)),
-                (joined, duals(problem, twice=False)),
-            )
-        ]
-    else:
-        builders: list[tuple[Tensor, _Builder]] = [(solution.value, value), (joined, duals)]
-        constant = isinstance(chosen, ValueGradient)
-        function: type[torch.autograd.Function] = _Deferred
-        value_out, joined_out = (
-            cast("Tensor", function.apply(part, build, problem, tuple(tensors), *tensors.values()))
-            for part, build in builders
-        )
-        primal_out = solution.primal
-        if not constant:
-            primal_out = cast(
-                "Tensor", function.apply(solution.primal, primal, problem, tuple(tensors), *tensors.values())
-            )
-        outputs = [value_out, primal_out, joined_out]
+    function: type[torch.autograd.Function] = _Deferred
+
+    def attached(part: Tensor, build: _Builder) -> Tensor:
+        if operators:  # what an operator holds is reached only by a graph that is made now
+            built = build(problem, twice=True)
+            return part + (built - built.detach()).to(part.dtype)
+        return cast("Tensor", function.apply(part, build, problem, tuple(tensors), *tensors.values()))
+
+    joined = attached(torch.cat(solution.dual, -1), duals)
+    point = solution.primal if isinstance(chosen, ValueGradient) else attached(solution.primal, primal)
     sizes = [part.shape[-1] for part in solution.dual]
-    return replace(solution, value=outputs[0], primal=outputs[1], dual=Duals(*outputs[2].split(sizes, -1)))
+    return replace(solution, value=attached(solution.value, value), primal=point, dual=Duals(*joined.split(sizes, -1)))
 
 
 class _Builder(Protocol):
@@ -253,214 +236,11 @@ class _Deferred(torch.autograd.Function):
 
 def _lagrangian(problem: LinearProgram, x: Tensor, duals: Duals) -> Tensor:
     """C'x + offset + v'(A x - b) + w'(A_eq x - b_eq) + l'(lower - x) + u'(x - upper).  # shape: (*batch,)."""
-    rows, equalities, lower, upper = _constraints(problem, x)
+    rows, equalities, lower, upper = constraints(problem, x)
     total = (problem.c * x).sum(-1) + problem.offset
     for multiplier, residual in zip(duals, (rows, equalities, lower, upper), strict=True):
         total = total + (multiplier * residual).sum(-1)
     return total
-
-
-def _constraints(problem: LinearProgram, x: Tensor) -> Duals:
-    """A x - b, A_eq x - b_eq, lower - x, x - upper, 0 where a side is infinite; differentiable in the problem."""
-
-    def less(value: Tensor, side: Tensor) -> Tensor:
-        finite = torch.isfinite(side)
-        return torch.where(finite, value - torch.where(finite, side, 0.0), 0.0)
-
-    return Duals(
-        less(matvec(problem.A, x), problem.b),
-        matvec(problem.A_eq, x) - problem.b_eq,
-        -less(x, problem.lower),
-        less(x, problem.upper),
-    )
-
-
-class _Basis:
-    """The active rows of a solution and what solves with them; both attached points come from here."""
-
-    def __init__(self, problem: LinearProgram, solution: Solution, solver: _Solver) -> None:
-        self.problem, self.solution, self.solver = problem, solution, solver
-
-    @classmethod
-    def of(cls, problem: LinearProgram, solution: Solution) -> _Basis:
-        with torch.no_grad():
-            if all(isinstance(matrix, Tensor) and not is_csr(matrix) for matrix in (problem.A, problem.A_eq)):
-                return cls(problem, solution, _DenseSolver(problem, solution))
-            return cls(problem, solution, _MatrixFreeSolver(problem, solution))
-
-    def attached_primal(self) -> Tensor:
-        """X - K^+ (K x - h)."""
-        residual = _constraints(self.problem, self.solution.primal)
-        return _correct(self.solution.primal, lambda: self.solver.by_rows(residual))
-
-    def attached_duals(self) -> Duals:
-        """V - (K')^+ (K'v + c) on the active rows."""
-        v, w, low, up = self.solution.dual
-        stationarity = self.problem.c + rmatvec(self.problem.A, v) + rmatvec(self.problem.A_eq, w) - low + up
-        change = self.solver.by_columns(stationarity)
-        return Duals(
-            *(
-                part - (step - step.detach()).to(part.dtype)
-                for part, step in zip(self.solution.dual, change, strict=True)
-            )
-        )
-
-
-class _Solver(Protocol):
-    def by_rows(self, residual: Duals) -> Tensor:
-        """K^+ r for the residuals r of all constraints; inactive ones are passed over.  # shape: (*batch, n)."""
-
-    def by_columns(self, g: Tensor) -> Duals:
-        """(K')^+ g, written into all constraints; 0 for inactive ones."""
-
-
-class _DenseSolver:
-    """LU where the active rows make a vertex, the pseudo-inverse elsewhere."""
-
-    def __init__(self, problem: LinearProgram, solution: Solution) -> None:
-        self.batch = problem.batch_shape
-        self.flat = flat = Flat.of(problem)
-        point = _flat_point(flat, solution)
-        slack = flat.h - flat.G(point.x)
-        self.active = (point.z > slack) & (flat.mask > 0)
-        _, _, p, n = flat.sizes
-        optimal = solution.optimal.reshape(-1)
-        square = (self.active.sum(-1) == n - p) & optimal
-        self.vertex, proven = None, torch.zeros_like(square)
-        if bool(square.any()):
-            places = square.nonzero().squeeze(-1)
-            index = self.active[places].nonzero()[:, 1].reshape(len(places), n - p)
-            self.vertex, good = Vertex.solve(flat if len(places) == len(square) else flat.select(places), index)
-            self.vertex = self.vertex.select(good)
-            proven[places[good]] = True
-        self.places = proven.nonzero().squeeze(-1)
-        self.others = (~proven & optimal).nonzero().squeeze(-1)
-        if self.others.numel():
-            rest = flat.select(self.others)
-            tight = (slack[self.others] <= _TIGHT * (1 + rest.h.abs())) & (rest.mask > 0)
-            weight = (self.active[self.others] | (tight & (point.z[self.others] > 0))).to(flat.c.dtype)
-            self.rest, self.weight = rest, weight
-            self.inverse = _pseudo_inverse(rest.normal(weight) + rest.E.mT @ rest.E)
-
-    def by_rows(self, residual: Duals) -> Tensor:
-        n = self.flat.c.shape[1]
-        z, y = self.flat.stack(Duals(*(self._flatten(part) for part in residual)))
-        x = z.new_zeros(z.shape[0], n)
-        if self.vertex is not None and self.places.numel():
-            chosen = torch.cat([z[self.places].gather(1, self.vertex.index), y[self.places]], -1)
-            solved = torch.linalg.lu_solve(self.vertex.lu, self.vertex.pivots, chosen.unsqueeze(-1)).squeeze(-1)
-            x = x.index_copy(0, self.places, solved)
-        if self.others.numel():
-            right = self.rest.Gt(z[self.others] * self.weight) + self.rest.Ety(y[self.others])
-            x = x.index_copy(0, self.others, torch.einsum("bij,bj->bi", self.inverse, right))
-        return x.reshape(*self.batch, n)
-
-    def by_columns(self, g: Tensor) -> Duals:
-        flat_g = self._flatten(g)
-        z, y = torch.zeros_like(self.flat.h), torch.zeros_like(self.flat.e)
-        if self.vertex is not None and self.places.numel():
-            right = flat_g[self.places].unsqueeze(-1)
-            solved = torch.linalg.lu_solve(self.vertex.lu, self.vertex.pivots, right, adjoint=True).squeeze(-1)
-            count = self.vertex.index.shape[1]
-            rows = torch.zeros_like(z[self.places]).scatter(1, self.vertex.index, solved[:, :count])
-            z, y = z.index_copy(0, self.places, rows), y.index_copy(0, self.places, solved[:, count:])
-        if self.others.numel():
-            x = torch.einsum("bij,bj->bi", self.inverse, flat_g[self.others])
-            z = z.index_copy(0, self.others, self.rest.G(x) * self.weight)
-            y = y.index_copy(0, self.others, self.rest.Ex(x))
-        parts = self.flat.duals(Point(flat_g, z, y))
-        return Duals(*(part.reshape(*self.batch, part.shape[-1]) for part in parts))
-
-    def _flatten(self, part: Tensor) -> Tensor:
-        shape = (*self.batch, part.shape[-1])
-        return part.to(torch.float64).expand(shape).reshape(self.flat.c.shape[0], part.shape[-1])
-
-
-class _MatrixFreeSolver:
-    """Conjugate gradients on the normal equations of the active rows, for CSR matrices and operators."""
-
-    def __init__(self, problem: LinearProgram, solution: Solution) -> None:
-        self.A, self.A_eq = problem.A, problem.A_eq
-        residual = _constraints(problem, solution.primal)
-        # The active constraints: multiplier larger than slack; equalities always.
-        self.on = Duals(
-            *(
-                ((dual > -r) if name != "equality" else torch.ones_like(r, dtype=torch.bool)).to(r.dtype)
-                for name, dual, r in zip(Duals._fields, solution.dual, residual, strict=True)
-            )
-        )
-
-    def _rows(self, x: Tensor) -> Duals:
-        return Duals(
-            matvec(self.A, x) * self.on.inequality, matvec(self.A_eq, x), -x * self.on.lower, x * self.on.upper
-        )
-
-    def _columns(self, r: Duals) -> Tensor:
-        rows = rmatvec(self.A, r.inequality * self.on.inequality) + rmatvec(self.A_eq, r.equality)
-        return rows - r.lower * self.on.lower + r.upper * self.on.upper
-
-    def by_rows(self, residual: Duals) -> Tensor:
-        return _solved(self._columns(residual), self)
-
-    def by_columns(self, g: Tensor) -> Duals:
-        return self._rows(_solved(g, self))
-
-    def inverse(self, g: Tensor, steps: int = 200, tolerance: float = 1e-13) -> Tensor:
-        """(K'K)^+ g for g in its range."""
-        x = torch.zeros_like(g)
-        r = g.clone()
-        d = r.clone()
-        rho = (r * r).sum(-1, keepdim=True)
-        stop = tolerance**2 * rho
-        for _ in range(steps):
-            if bool((rho <= stop).all()):
-                break
-            q = self._columns(self._rows(d))
-            a = rho / (d * q).sum(-1, keepdim=True).clamp(min=1e-300)
-            x, r = x + a * d, r - a * q
-            after = (r * r).sum(-1, keepdim=True)
-            d, rho = r + after / rho.clamp(min=1e-300) * d, after
-        return x
-
-
-class _ConjugateGradients(torch.autograd.Function):
-    """A constant symmetric linear map, its own adjoint."""
-
-    @staticmethod
-    def forward(ctx: Any, g: Tensor, solver: _MatrixFreeSolver) -> Tensor:
-        ctx.solver = solver
-        return solver.inverse(g)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        return _solved(grad, ctx.solver), None
-
-
-def _solved(g: Tensor, solver: _MatrixFreeSolver) -> Tensor:
-    function: type[torch.autograd.Function] = _ConjugateGradients
-    return cast("Tensor", function.apply(g, solver))
-
-
-def _correct(point: Tensor, step: Callable[[], Tensor]) -> Tensor:
-    """The point, with the graph of minus a step that is zero to rounding."""
-    change = step().reshape(point.shape)
-    return point - (change - change.detach()).to(point.dtype)
-
-
-def _pseudo_inverse(matrix: Tensor) -> Tensor:
-    """Of symmetric positive semi-definite matrices.  # shape: (batch, n, n)."""
-    inverse: Tensor = torch.linalg.pinv(matrix, hermitian=True, rtol=_RANK)
-    return inverse
-
-
-def _flat_point(flat: Flat, solution: Solution) -> Point:
-    """A solution in the order of the rows of G, float64."""
-
-    def shaped(part: Tensor) -> Tensor:
-        return part.detach().to(torch.float64).reshape(flat.c.shape[0], part.shape[-1])
-
-    z, y = flat.stack(Duals(*(shaped(part) for part in solution.dual)))
-    return Point(shaped(solution.primal), z, y)
 
 
 def _smooth_equations(problem: LinearProgram, flat: Flat, y: Tensor, active: Tensor, penalty: float) -> Tensor:
@@ -470,7 +250,7 @@ def _smooth_equations(problem: LinearProgram, flat: Flat, y: Tensor, active: Ten
     on = Duals(
         *(part.reshape(*batch, part.shape[-1]).to(problem.dtype) for part in flat.duals(Point(y, active, flat.e)))
     )
-    rows, equalities, lower, upper = _constraints(problem, point)
+    rows, equalities, lower, upper = constraints(problem, point)
     total = penalty * problem.c + rmatvec(problem.A, on.inequality * rows) + rmatvec(problem.A_eq, equalities)
     total = total - on.lower * lower + on.upper * upper
     return total.expand(*batch, n).reshape(flat.c.shape[0], n).to(torch.float64)
