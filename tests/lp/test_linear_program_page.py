@@ -1,16 +1,25 @@
-"""The examples of docs/linear-program.md run as they stand."""
+"""The examples of the pages on linear programs run as they stand."""
 
 from __future__ import annotations
 
 import doctest
 from pathlib import Path
 
-PAGE = Path(__file__).parents[2] / "docs" / "linear-program.md"
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = DOCS / "linear-program.md"
 
 
 def test_the_page_runs() -> None:
     result = doctest.testfile(str(PAGE), module_relative=False, optionflags=doctest.NORMALIZE_WHITESPACE)
     assert result.attempted > 20
+    assert result.failed == 0
+
+
+def test_the_page_on_gradients_runs() -> None:
+    result = doctest.testfile(
+        str(DOCS / "gradients.md"), module_relative=False, optionflags=doctest.NORMALIZE_WHITESPACE
+    )
+    assert result.attempted >= 6
     assert result.failed == 0
 
 
