@@ -27,6 +27,7 @@ data: $(VENV)/.cli
 # The peers of the linear programs pin much of what they stand on, so they get an environment of their own.
 bench: $(VENV)/.dev $(VENV_BENCH)/.ready
 	$(BIN)/python benchmarks/auc.py
+	$(BIN)/python benchmarks/auc_program.py
 	$(VENV_BENCH)/bin/python benchmarks/lp.py $(BENCH_ARGS)
 
 clean:
