@@ -209,3 +209,22 @@ def test_gradients_reach_what_an_operator_holds() -> None:
         (inner,) = torch.autograd.grad(ours, inside, retain_graph=True)
         (outer,) = torch.autograd.grad(theirs, outside, retain_graph=True)
         torch.testing.assert_close(inner, outer, rtol=1e-6, atol=1e-9)
+
+
+def test_every_setting_of_the_unrolled_gradient_matters() -> None:
+    fields = fields_of(3)
+    problem = LinearProgram(*fields)
+
+    def gradient(kind: UnrolledGradient) -> Tensor:
+        return torch.autograd.grad(solve(problem, gradient=kind).primal.sum(), fields[0])[0]
+
+    # before convergence, where the ridge and the length of the steps still show
+    usual = gradient(UnrolledGradient(steps=2))
+    for other in (
+        UnrolledGradient(steps=2, penalty=1e-2),
+        UnrolledGradient(steps=3),
+        UnrolledGradient(steps=2, ridge=1.0),
+        UnrolledGradient(steps=2, kappa=30.0),
+        UnrolledGradient(steps=2, step_size=0.5),
+    ):
+        assert not torch.allclose(gradient(other), usual), other

@@ -232,3 +232,16 @@ def test_the_papers_settings_are_reachable_and_say_when_they_fail() -> None:
         assert not torch.equal(other.primal, published.primal), settings
     with pytest.raises(InputError, match="`step_size`"):
         ExteriorNewton.paper(step_size=0.0)
+
+
+def test_every_setting_of_a_solver_matters() -> None:
+    problem = dense(0, 4)
+    usual = solve(problem, ExteriorNewton()).steps
+    for solver in (ExteriorNewton(growth=1.5), ExteriorNewton(penalty=10.0)):
+        changed = solve(problem, solver)
+        assert not torch.equal(changed.steps, usual), solver
+        assert_optimal(problem, changed)
+    degenerate = FEASIBLE["degenerate"](0, 6)
+    early, late = (solve(degenerate, Interior(handover=handover)) for handover in (1e-3, 1e-10))
+    assert not torch.equal(early.steps, late.steps)
+    assert_optimal(degenerate, early)
