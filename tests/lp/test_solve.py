@@ -245,3 +245,17 @@ def test_every_setting_of_a_solver_matters() -> None:
     early, late = (solve(degenerate, Interior(handover=handover)) for handover in (1e-3, 1e-10))
     assert not torch.equal(early.steps, late.steps)
     assert_optimal(degenerate, early)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        ({"problem": "x"}, "problem"),
+        ({"solver": "highs"}, "solver"),
+        ({"start": 1}, "start"),
+        ({"gradient": 3}, "gradient"),
+    ],
+)
+def test_arguments_of_the_wrong_kind_are_named(arguments: dict[str, Any], name: str) -> None:
+    with pytest.raises(TypeError, match=f"`{name}`"):
+        solve(**{"problem": dense(0, 1), **arguments})

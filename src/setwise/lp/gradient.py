@@ -161,6 +161,10 @@ def attach(problem: LinearProgram, solution: Solution, gradient: str | Gradient)
     if isinstance(gradient, str):
         _checks.one_of("gradient", gradient, GRADIENTS)
         gradient = GRADIENTS[gradient]()
+    if not hasattr(gradient, "primal"):
+        raise TypeError(
+            f"Expected `gradient` to be a name or an object such as ImplicitGradient(), but got {gradient!r}."
+        )
     tensors = {name: part for name, part in vars(problem).items() if isinstance(part, Tensor)}
     operators = len(tensors) < len(vars(problem))
     if not (torch.is_grad_enabled() and (operators or problem.requires_grad)):

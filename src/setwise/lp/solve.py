@@ -52,7 +52,8 @@ def solve(
 
     Raises:
         LPError: When ``throw`` is set and an element has no optimum; names the elements.
-        InputError: When an argument cannot be used.
+        InputError: When the value of an argument cannot be used.
+        TypeError: When an argument is of another kind.
 
     Examples:
         >>> c = torch.tensor([-1.0, -2.0], dtype=torch.float64)
@@ -65,6 +66,12 @@ def solve(
         >>> b.grad
         tensor([-0.5000, -0.5000], dtype=torch.float64)
     """
+    if not isinstance(problem, LinearProgram):
+        raise TypeError(f"Expected `problem` to be a LinearProgram, but got {type(problem).__name__}.")
+    if solver is not None and not hasattr(solver, "run"):
+        raise TypeError(f"Expected `solver` to be Interior(), ExteriorNewton() or HiGHS(), but got {solver!r}.")
+    if start is not None and not isinstance(start, Solution):
+        raise TypeError(f"Expected `start` to be an earlier Solution, but got {type(start).__name__}.")
     _checks.in_range("tolerance", tolerance, 0.0, open_low=True)
     if max_steps is not None:
         _checks.is_count("max_steps", max_steps)
