@@ -107,14 +107,16 @@ class ExteriorNewton:
         tolerance: float = 1e-9,
         start: Solution | None = None,
     ) -> Solution:
-        """Solve from ``start``, or from 0."""
+        """Solve from ``start``, or from 0; the published loop has no multipliers, and starts from the point alone."""
         flat = Flat.of(problem)
         ends = _Ends(flat)
         if self.published:
+            origin = torch.zeros_like(flat.c) if start is None else _point(flat, start).x
+            steps = self.steps if max_steps is None else min(self.steps, max_steps)
             point = newton.published_loop(
-                flat, self.penalty, ridge=self.ridge, step_size=self.step_size, steps=self.steps
+                flat, origin, self.penalty, ridge=self.ridge, step_size=self.step_size, steps=steps
             )
-            ends.published(point, self.steps, tolerance)
+            ends.published(point, steps, tolerance)
             return ends.solution(problem, tolerance, "ExteriorNewton.paper")
         scaled, scaling = equilibrate(flat)
         zero = Point(torch.zeros_like(flat.c), torch.zeros_like(flat.h), torch.zeros_like(flat.e))

@@ -120,13 +120,14 @@ def minimize_penalty(flat: Flat, start: Point, penalty: float, *, max_steps: int
     return _newton(flat, zero, 1 / penalty, max_steps, ridge=1e-13)[0]
 
 
-def published_loop(flat: Flat, penalty: float, *, ridge: float, step_size: float, steps: int) -> Point:
+def published_loop(flat: Flat, start: Tensor, penalty: float, *, ridge: float, step_size: float, steps: int) -> Point:
     """The papers' loop, for comparison: undamped Newton steps at a fixed penalty, then the active rows.
 
-    y <- y - step_size (G'DG + E'E + ridge I)^-1 (gradient), a fixed number of times from 0, without line search and
-    without multiplier steps; v = relu(G y - h) / penalty; the point is the projection of y onto the rows with v > 0.
+    y <- y - step_size (G'DG + E'E + ridge I)^-1 (gradient), a fixed number of times from the start, without line
+    search and without multiplier steps; v = relu(G y - h) / penalty; the point is the projection of y onto the rows
+    with v > 0.
     """
-    y = torch.zeros_like(flat.c)
+    y = start
     eye = torch.eye(flat.c.shape[1], dtype=flat.c.dtype, device=flat.c.device)
     for _ in range(steps):
         t = (flat.G(y) - flat.h) * flat.mask
