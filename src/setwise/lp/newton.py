@@ -121,19 +121,24 @@ def minimize_penalty(flat: Flat, start: Point, penalty: float, *, max_steps: int
 
 
 def published_loop(flat: Flat, start: Tensor, penalty: float, *, ridge: float, step_size: float, steps: int) -> Point:
-    """The papers' loop, for comparison: undamped Newton steps at a fixed penalty, then the active rows.
-
-    y <- y - step_size (G'DG + E'E + ridge I)^-1 (gradient), a fixed number of times from the start, without line
-    search and without multiplier steps; v = relu(G y - h) / penalty; the point is the projection of y onto the rows
-    with v > 0.
-    """
+    """The papers' loop, for comparison: a fixed number of steps at a fixed penalty, then the active rows."""
     y = start
-    eye = torch.eye(flat.c.shape[1], dtype=flat.c.dtype, device=flat.c.device)
     for _ in range(steps):
-        t = (flat.G(y) - flat.h) * flat.mask
-        gradient = penalty * flat.c + flat.Gt(t.relu()) + flat.Ety(flat.Ex(y) - flat.e)
-        hessian = flat.normal((t > 0).to(flat.c.dtype)) + flat.E.mT @ flat.E + ridge * eye
-        y = y - step_size * torch.linalg.solve(hessian, gradient)
+        y = published_step(flat, y, penalty, ridge=ridge, step_size=step_size)
+    return published_point(flat, y, penalty)
+
+
+def published_step(flat: Flat, y: Tensor, penalty: float, *, ridge: float, step_size: float) -> Tensor:
+    """Y - step_size (G'DG + E'E + ridge I)^-1 (gradient of Mangasarian's function), without line search."""
+    t = (flat.G(y) - flat.h) * flat.mask
+    gradient = penalty * flat.c + flat.Gt(t.relu()) + flat.Ety(flat.Ex(y) - flat.e)
+    eye = torch.eye(flat.c.shape[1], dtype=flat.c.dtype, device=flat.c.device)
+    hessian = flat.normal((t > 0).to(flat.c.dtype)) + flat.E.mT @ flat.E + ridge * eye
+    return y - step_size * torch.linalg.solve(hessian, gradient)
+
+
+def published_point(flat: Flat, y: Tensor, penalty: float) -> Point:
+    """What the papers read off y: v = relu(G y - h) / penalty, and the projection of y onto the rows with v > 0."""
     t = (flat.G(y) - flat.h) * flat.mask
     active = (t > 0).to(flat.c.dtype)
     normal = torch.linalg.pinv(flat.normal(active) + flat.E.mT @ flat.E, hermitian=True)
