@@ -55,14 +55,26 @@ def prepare(
     _checks.is_floating(names[0], scores)
     _checks.is_real(names[1], labels)
     _checks.same_shape(names[1], labels, names[0], scores)
-    if weight is not None:
-        _checks.is_real("weight", weight)
-        _checks.same_shape("weight", weight, names[0], scores)
-        weight = _wide(weight.detach())
-    return _wide(scores), weight
+    return wide(scores), read_weight(weight, names[0], scores)
 
 
-def _wide(value: Tensor) -> Tensor:
+def read_weight(weight: Tensor | None, name: str, like: Tensor) -> Tensor | None:
+    """Per-sample weights as constants in float32 or better, after the checks that always run.
+
+    Args:
+        weight: The weights, or None.
+        name: What the argument is called whose shape they must have.
+        like: That argument.
+    """
+    if weight is None:
+        return None
+    _checks.is_real("weight", weight)
+    _checks.same_shape("weight", weight, name, like)
+    return wide(weight.detach())
+
+
+def wide(value: Tensor) -> Tensor:
+    """The value in float32 or better."""
     return value if value.dtype in (torch.float32, torch.float64) else value.float()
 
 
@@ -72,3 +84,12 @@ def positives(labels: Tensor, *, check_values: bool = True, name: str = "target"
     if check_values and _checks.values_are_readable() and not torch.equal(positive, labels.bool()):
         _checks.all_binary(name, labels)
     return positive
+
+
+def count_undefined(counter: Tensor, *, defined: Tensor | bool) -> None:
+    """Add one to a module's counter where a batch had nothing to measure; not under ``torch.func`` transforms."""
+    if isinstance(defined, bool):
+        if not defined:
+            counter += 1
+    elif not torch._C._are_functorch_transforms_active():  # noqa: SLF001 (no public name)
+        counter += ~defined

@@ -1,0 +1,217 @@
+"""Measures that are any differentiable function of the counts TP, FP, FN, TN, and some that go by a name.
+
+    MCC                (TP TN - FP FN) / sqrt((TP + FP) (TP + FN) (TN + FP) (TN + FN))
+    G-mean             sqrt(TP / (TP + FN) * TN / (TN + FP))
+    Cohen's kappa      2 (TP TN - FN FP) / ((TP + FP) (FP + TN) + (TP + FN) (FN + TN))
+    balanced accuracy  (TP / (TP + FN) + TN / (TN + FP)) / 2
+
+The loss is 1 - the function of the soft counts (:mod:`setwise.measures.counts`), O(n). MCC, G-mean and kappa are no
+quotients of linear functions, so they have no linear program; nor has a function of the user's own. Balanced accuracy
+is linear in the counts and has one, :func:`balanced_accuracy_program`.
+
+All of these need both classes: a set with one class only is undefined.
+
+>>> import torch
+>>> scores = torch.tensor([2.0, -0.5, -3.0, 0.2], requires_grad=True)
+>>> labels = torch.tensor([1, 1, 0, 0])
+>>> youden = MeasureLoss(lambda tp, fp, fn, tn: tp / (tp + fn) - fp / (fp + tn))
+>>> youden(scores, labels).item()  # one positive and one negative right
+1.0
+"""
+
+from __future__ import annotations
+
+from typing import Unpack
+
+import torch
+from torch import Tensor
+
+from setwise import _checks
+from setwise.kernels.errors import hinge_errors
+from setwise.lp import LinearProgram
+from setwise.measures.counts import CountFunction, Counting, CountLoss, CountOptions, ratio_of, totals
+from setwise.measures.ratio import BoxOptions, ratio_program, read_box
+
+
+def balanced_accuracy_program(scores: Tensor, labels: Tensor, **options: Unpack[BoxOptions]) -> LinearProgram:
+    """The linear program of balanced accuracy of sets with both classes, in (z_1, ..., z_n, t); its value is 1 - it.
+
+    A weight of 1 / n+ on the positives and 1 / n- on the negatives makes it the program of accuracy.
+    """
+    _, positive, weight = read_box(scores, labels, **options)
+    n_pos, n_neg = (part.unsqueeze(-1) for part in totals(positive, weight, (-1,), torch.float64))
+    even = torch.where(positive, 1 / n_pos, 1 / n_neg)
+    options["weight"] = even if weight is None else even * weight
+    return ratio_program(scores, labels, numerator=(1, 0, 0, 1), denominator=(1, 1, 1, 1), **options)
+
+
+def balanced_accuracy_exact(scores: Tensor, labels: Tensor, **options: Unpack[BoxOptions]) -> Tensor:
+    """The optimum of :func:`balanced_accuracy_program` in O(n), with its exact gradient; 0 without both classes."""
+    phi, positive, weight = read_box(scores, labels, **options)
+    margin = options.get("margin", 1.0)
+    fn, fp = hinge_errors(phi, positive, weight, margin=margin, keep=False, dims=(phi.ndim - 1,))
+    n_pos, n_neg = totals(positive, weight, (-1,), phi.dtype)
+    value = (ratio_of(fn, n_pos) + ratio_of(fp, n_neg)) / 2
+    return torch.where((n_pos > 0) & (n_neg > 0), value, 0.0)
+
+
+def measure_loss(
+    input: Tensor,
+    target: Tensor,
+    *,
+    measure: CountFunction,
+    weight: Tensor | None = None,
+    **options: Unpack[CountOptions],
+) -> Tensor:
+    """1 - any function of the soft counts.
+
+    Args:
+        input: Logits.
+        target: Labels 0 or 1, or class indices; see ``average`` in the options.
+        measure: Function of tensors (tp, fp, fn, tn), elementwise and differentiable.
+        weight: Non-negative per-sample weights of the target's shape.
+        **options: :class:`~setwise.measures.counts.CountOptions`.
+    """
+    return Counting(**options).loss(_checked(measure), input, target, weight, both_classes=True)[0]
+
+
+def mcc_loss(input: Tensor, target: Tensor, *, weight: Tensor | None = None, **options: Unpack[CountOptions]) -> Tensor:
+    """1 - Matthews' correlation coefficient of the soft counts; arguments as for :func:`measure_loss`."""
+    return Counting(**options).loss(_mcc, input, target, weight, both_classes=True)[0]
+
+
+def g_mean_loss(
+    input: Tensor, target: Tensor, *, weight: Tensor | None = None, **options: Unpack[CountOptions]
+) -> Tensor:
+    """1 - geometric mean of sensitivity and specificity of the soft counts; arguments as for :func:`measure_loss`."""
+    return Counting(**options).loss(_g_mean, input, target, weight, both_classes=True)[0]
+
+
+def kappa_loss(
+    input: Tensor, target: Tensor, *, weight: Tensor | None = None, **options: Unpack[CountOptions]
+) -> Tensor:
+    """1 - Cohen's kappa of the soft counts; arguments as for :func:`measure_loss`."""
+    return Counting(**options).loss(_kappa, input, target, weight, both_classes=True)[0]
+
+
+def balanced_accuracy_loss(
+    input: Tensor, target: Tensor, *, weight: Tensor | None = None, **options: Unpack[CountOptions]
+) -> Tensor:
+    """1 - balanced accuracy of the soft counts; arguments as for :func:`measure_loss`."""
+    return Counting(**options).loss(_balanced_accuracy, input, target, weight, both_classes=True)[0]
+
+
+class MeasureLoss(CountLoss):
+    """:func:`measure_loss` as a module: 1 - a function of the counts that you write.
+
+    Args:
+        measure: Function of tensors (tp, fp, fn, tn), elementwise and differentiable.
+        **options: :class:`~setwise.measures.counts.CountOptions`.
+
+    >>> precision = MeasureLoss(lambda tp, fp, fn, tn: tp / (tp + fp))
+    >>> precision(torch.tensor([2.0, 2.0, -2.0]), torch.tensor([1, 0, 0]))
+    tensor(0.5000)
+    """
+
+    def __init__(self, measure: CountFunction, **options: Unpack[CountOptions]) -> None:
+        super().__init__(_checked(measure), options, both_classes=True)
+        self.name = getattr(measure, "__name__", repr(measure))
+
+    def extra_repr(self) -> str:
+        """The settings, for ``repr``."""
+        return f"measure={self.name}, {super().extra_repr()}"
+
+
+class MCCLoss(CountLoss):
+    """:func:`mcc_loss` as a module: 1 - Matthews' correlation coefficient, between 0 and 2.
+
+    Args:
+        **options: :class:`~setwise.measures.counts.CountOptions`.
+
+    >>> MCCLoss()(torch.tensor([2.0, 2.0, -2.0, -2.0]), torch.tensor([1, 0, 1, 0]))
+    tensor(1.)
+    """
+
+    def __init__(self, **options: Unpack[CountOptions]) -> None:
+        super().__init__(_mcc, options, both_classes=True)
+
+
+class GMeanLoss(CountLoss):
+    """:func:`g_mean_loss` as a module: 1 - sqrt(sensitivity * specificity).
+
+    Args:
+        **options: :class:`~setwise.measures.counts.CountOptions`.
+
+    >>> GMeanLoss()(torch.tensor([2.0, -2.0, -2.0]), torch.tensor([1, 1, 0]))
+    tensor(0.2929)
+    """
+
+    def __init__(self, **options: Unpack[CountOptions]) -> None:
+        super().__init__(_g_mean, options, both_classes=True)
+
+
+class KappaLoss(CountLoss):
+    """:func:`kappa_loss` as a module: 1 - Cohen's kappa.
+
+    Args:
+        **options: :class:`~setwise.measures.counts.CountOptions`.
+
+    >>> KappaLoss()(torch.tensor([2.0, 2.0, -2.0, -2.0]), torch.tensor([1, 1, 0, 0]))
+    tensor(0.)
+    """
+
+    def __init__(self, **options: Unpack[CountOptions]) -> None:
+        super().__init__(_kappa, options, both_classes=True)
+
+
+class BalancedAccuracyLoss(CountLoss):
+    """:func:`balanced_accuracy_loss` as a module: 1 - mean of sensitivity and specificity.
+
+    Args:
+        **options: :class:`~setwise.measures.counts.CountOptions`.
+
+    >>> BalancedAccuracyLoss()(torch.tensor([2.0, -2.0, -2.0]), torch.tensor([1, 1, 0]))
+    tensor(0.2500)
+    """
+
+    def __init__(self, **options: Unpack[CountOptions]) -> None:
+        super().__init__(_balanced_accuracy, options, both_classes=True)
+
+
+def _checked(measure: CountFunction) -> CountFunction:
+    """The user's function, with a look at what it gives."""
+    if not callable(measure):
+        raise TypeError(f"Expected `measure` to be a function of (tp, fp, fn, tn), but got {type(measure).__name__}.")
+
+    def checked(tp: Tensor, fp: Tensor, fn: Tensor, tn: Tensor) -> Tensor:
+        value = measure(tp, fp, fn, tn)
+        if not isinstance(value, Tensor) or value.shape != tp.shape:
+            came = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+            raise _checks.InputError(
+                f"Expected `measure` to give a tensor of the shape of its arguments, {tuple(tp.shape)}, but got {came}."
+            )
+        return value
+
+    return checked
+
+
+def _mcc(tp: Tensor, fp: Tensor, fn: Tensor, tn: Tensor) -> Tensor:
+    """By shares of each class, so that nothing overflows; 0 where all are called alike."""
+    n_pos, n_neg = tp + fn, fp + tn
+    spread = (tp + fp) / n_pos * ((fn + tn) / n_neg)
+    alike = spread <= 0
+    return torch.where(alike, 0.0, (tp / n_pos - fp / n_neg) * torch.where(alike, 1.0, spread).rsqrt())
+
+
+def _g_mean(tp: Tensor, fp: Tensor, fn: Tensor, tn: Tensor) -> Tensor:
+    return torch.sqrt(tp / (tp + fn) * (tn / (tn + fp)))
+
+
+def _kappa(tp: Tensor, fp: Tensor, fn: Tensor, tn: Tensor) -> Tensor:
+    total = tp + fp + fn + tn
+    tp, fp, fn, tn = (count / total for count in (tp, fp, fn, tn))
+    return 2 * (tp * tn - fn * fp) / ((tp + fp) * (fp + tn) + (tp + fn) * (fn + tn))
+
+
+def _balanced_accuracy(tp: Tensor, fp: Tensor, fn: Tensor, tn: Tensor) -> Tensor:
+    return (tp / (tp + fn) + tn / (tn + fp)) / 2

@@ -1,0 +1,290 @@
+"""Soft counts TP, FP, FN, TN of predictions, and measures that are functions of them.
+
+A sample is called positive when its signed score phi is positive; y = 1 for positives and -1 for negatives. How wrong
+it is, from 0 to 1, is
+
+    surrogate="hinge":    e = min(1, relu(margin - y phi)),     margin 1 unless said otherwise
+    surrogate="sigmoid":  e = sigmoid(margin - y phi),          margin 0 unless said otherwise
+
+and FN is the weighted sum of e over the positives, FP that over the negatives, TP = n+ - FN, TN = n- - FP. With the
+hinge of margin 1 no count is better than the hard one, with margin 0 none is worse, so a measure that grows with TP and
+falls with FP is bounded from below and from above.
+
+The cap at 1 keeps the counts between 0 and n+ or n-, without which a ratio may have a pole; but it would take the
+gradient from the samples that are most wrong. So the value comes from the capped errors, and the gradient takes the
+measure's derivatives there times the slope of the uncapped hinge. Where less than 1 % of a class is right, the
+derivatives are taken at 1 %, for at 0 some measures do not feel FP at all (F-score) and others have no derivative
+(G-mean).
+
+phi is the score itself (``link="identity"``) or its tanh (``link="tanh"``, the papers' choice). With several classes
+that exclude each other phi_c = s_c - max of the others for the hinge, so that phi_c > 0 says that class c is predicted,
+and s_c - logsumexp of the others for the sigmoid, whose sigmoid is the softmax.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TypedDict
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from setwise import _checks
+from setwise.kernels.attach import attach
+from setwise.kernels.errors import errors_numpy, hinge_errors, sigmoid_errors
+from setwise.measures._base import count_undefined
+from setwise.measures._targets import AVERAGES, read_targets
+
+SURROGATES = ("hinge", "sigmoid")
+LINKS = ("identity", "tanh")
+COUNTINGS = ("batch", "image")
+_LEAST_RIGHT = 0.01  # share of a class at which derivatives are taken where even less of it is right
+
+CountFunction = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
+
+
+class CountOptions(TypedDict, total=False):
+    """The options that every loss of counts takes.
+
+    Attributes:
+        margin: How far on its side of 0 a sample must be to count as right; in [0, 1] for the hinge. None stands for 1
+            with the hinge and 0 with the sigmoid.
+        surrogate: ``"hinge"``, whose value is that of the linear program, or ``"sigmoid"``.
+        link: ``"identity"`` or ``"tanh"``, applied to the scores first.
+        average: ``"binary"``: labels 0 or 1 of the shape of the scores, all one set. Otherwise the classes stand along
+            dimension 1 of the scores, and the target holds class indices (N, ...) or one 0 or 1 for every class
+            (N, C, ...): ``"micro"`` adds up the counts of all classes, ``"macro"`` averages the classes that have
+            positives, ``"weighted"`` weighs them by their positives, ``"none"`` gives one loss per class.
+        counting: ``"batch"`` counts over the whole batch; ``"image"`` over each element of dimension 0, and averages
+            over those in which the measure is defined.
+        ignore_index: Targets of this value are left out.
+        check_values: Refuse scores that are not finite and targets that are no labels.
+    """
+
+    margin: float | None
+    surrogate: str
+    link: str
+    average: str
+    counting: str
+    ignore_index: int | None
+    check_values: bool
+
+
+@dataclass(frozen=True)
+class Counting:
+    """How predictions are counted; the fields are :class:`CountOptions`."""
+
+    margin: float | None = None
+    surrogate: str = "hinge"
+    link: str = "identity"
+    average: str = "binary"
+    counting: str = "batch"
+    ignore_index: int | None = None
+    check_values: bool = True
+
+    def __post_init__(self) -> None:
+        for name, allowed in (("surrogate", SURROGATES), ("link", LINKS), ("average", AVERAGES)):
+            _checks.one_of(name, getattr(self, name), allowed)
+        _checks.one_of("counting", self.counting, COUNTINGS)
+        if self.margin is not None:
+            hinge = self.surrogate == "hinge"
+            _checks.in_range("margin", self.margin, 0.0, 1.0 if hinge else math.inf, open_high=not hinge)
+        if self.ignore_index is not None:
+            _checks.is_count("ignore_index", self.ignore_index, low=-(2**63))
+
+    @property
+    def used_margin(self) -> float:
+        """The margin, with the default of the surrogate in place of None."""
+        if self.margin is not None:
+            return float(self.margin)
+        return 1.0 if self.surrogate == "hinge" else 0.0
+
+    def loss(
+        self,
+        measure: CountFunction,
+        input: Tensor,
+        target: Tensor,
+        weight: Tensor | None,
+        *,
+        both_classes: bool = False,
+    ) -> tuple[Tensor, Tensor | bool]:
+        """1 - measure of the soft counts, and whether it is defined anywhere in the batch.
+
+        Args:
+            measure: Function of (tp, fp, fn, tn), elementwise.
+            input: Logits.
+            target: Labels.
+            weight: Per-sample weights of the target's shape, or None.
+            both_classes: Whether the measure needs negatives too, not positives alone.
+        """
+        readable = _checks.values_are_readable()
+        scores, positive, weight = read_targets(
+            input,
+            target,
+            weight,
+            average=self.average,
+            ignore_index=self.ignore_index,
+            hard=self.surrogate == "hinge",
+            check_values=self.check_values and readable,
+        )
+        if readable and scores.device.type == "cpu" and self.average == "binary" and self.counting == "batch":
+            return self._one_set(measure, scores.flatten(), positive.flatten(), weight, both_classes=both_classes)
+        return self._all_sets(measure, scores, positive, weight, both_classes=both_classes)
+
+    def _one_set(
+        self, measure: CountFunction, scores: Tensor, positive: Tensor, weight: Tensor | None, *, both_classes: bool
+    ) -> tuple[Tensor, bool]:
+        """One set on the CPU: counts with NumPy, then the function and its two derivatives on single numbers."""
+        flat = None if weight is None else weight.flatten()
+        with np.errstate(over="ignore"):  # the exponential of a sigmoid that is 0
+            fn, fp, n_pos, n_neg, slope = errors_numpy(
+                scores.detach().numpy(),
+                positive.numpy(),
+                None if flat is None else flat.numpy(),
+                margin=self.used_margin,
+                surrogate=self.surrogate,
+                link=self.link,
+            )
+        defined = n_pos > 0 and (n_neg > 0 or not both_classes)
+        if not defined:
+            return attach(scores, scores.new_zeros(()), torch.zeros_like(scores)), False
+        with torch.enable_grad():
+            errors = _number(fn).requires_grad_(), _number(fp).requires_grad_()
+            value = 1 - evaluate(measure, errors, (_number(n_pos), _number(n_neg)), keep=self.surrogate == "hinge")
+            by_fn, by_fp = (grad.item() for grad in torch.autograd.grad(value, errors, materialize_grads=True))
+        slope *= np.where(positive.numpy(), slope.dtype.type(by_fn), slope.dtype.type(by_fp))
+
+        def derivative(again: Tensor) -> Tensor:
+            loss, _ = self._all_sets(measure, again, positive, flat, both_classes=both_classes)
+            return torch.autograd.grad(loss, again, create_graph=True)[0]
+
+        return attach(scores, value.detach().to(scores.dtype), torch.from_numpy(slope), derivative), True
+
+    def _all_sets(
+        self, measure: CountFunction, scores: Tensor, positive: Tensor, weight: Tensor | None, *, both_classes: bool
+    ) -> tuple[Tensor, Tensor]:
+        """Any number of images and classes, on any device and under any transform."""
+        phi = scores.tanh() if self.link == "tanh" else scores
+        dims = self._dims(phi)
+        n_pos, n_neg = totals(positive, weight, dims, phi.dtype)
+        defined = (n_pos > 0) & (n_neg > 0) if both_classes else n_pos > 0
+        fn, fp = self._errors(phi, positive, weight, dims)
+        # What is not defined is replaced by counts that any function can take, and left out below.
+        n_pos, n_neg = torch.where(defined, n_pos, 1.0), torch.where(defined, n_neg, 1.0)
+        fn, fp = torch.where(defined, fn, 0.5), torch.where(defined, fp, 0.5)
+        value = evaluate(measure, (fn, fp), (n_pos, n_neg), keep=self.surrogate == "hinge")
+        return self._average(torch.where(defined, 1 - value, 0.0), defined, n_pos), defined.any()
+
+    def _errors(
+        self, phi: Tensor, positive: Tensor, weight: Tensor | None, dims: tuple[int, ...]
+    ) -> tuple[Tensor, Tensor]:
+        if self.surrogate == "hinge":
+            return hinge_errors(phi, positive, weight, margin=self.used_margin, keep=True, dims=dims)
+        return sigmoid_errors(phi, positive, weight, margin=self.used_margin, dims=dims)
+
+    def _dims(self, phi: Tensor) -> tuple[int, ...]:
+        """What is summed over to get one count per image and class as asked for."""
+        keep = set()
+        if self.counting == "image" and phi.ndim > 0:
+            keep.add(0)
+        if self.average in ("macro", "weighted", "none"):
+            keep.add(1)
+        return tuple(dim for dim in range(phi.ndim) if dim not in keep)
+
+    def _average(self, loss: Tensor, defined: Tensor, n_pos: Tensor) -> Tensor:
+        """Over classes, then over images, of what is defined.  # shape: (images, classes), either may be absent."""
+        if self.average in ("macro", "weighted"):
+            share = defined.to(loss.dtype) if self.average == "macro" else torch.where(defined, n_pos, 0.0)
+            loss = _mean(loss, share, -1)
+            defined = defined.any(-1)
+        if self.counting == "image" and loss.ndim > 0:
+            loss = _mean(loss, defined.to(loss.dtype), 0)
+        return loss
+
+
+def evaluate(
+    measure: CountFunction, errors: tuple[Tensor, Tensor], totals: tuple[Tensor, Tensor], *, keep: bool
+) -> Tensor:
+    """The measure of soft counts; with ``keep`` its derivatives are taken where at least 1 % of each class is right."""
+    (fn, fp), (n_pos, n_neg) = errors, totals
+    tp, tn = n_pos - fn, n_neg - fp
+    if not keep:
+        return measure(tp, fp, fn, tn)
+    missing = (_LEAST_RIGHT * n_pos - tp.detach()).relu(), (_LEAST_RIGHT * n_neg - tn.detach()).relu()
+    if _checks.values_are_readable() and not (bool(missing[0].any()) or bool(missing[1].any())):
+        return measure(tp, fp, fn, tn)
+    value = measure(*(part.detach() for part in (tp, fp, fn, tn)))
+    moved = measure(tp + missing[0], fp - missing[1], fn - missing[0], tn + missing[1])
+    return moved + torch.where(value.isfinite(), value - moved.detach(), 0.0)
+
+
+class CountLoss(nn.Module):
+    """What the losses of counts share: settings, a call, and the number of batches without a value.
+
+    Args:
+        measure: Function of (tp, fp, fn, tn), elementwise.
+        options: How predictions are counted.
+        both_classes: Whether the measure needs negatives too, not positives alone.
+
+    Attributes:
+        undefined_batches: How many batches had nothing to measure (no positive label anywhere) so far, and so gave loss
+            0 and no gradient. Batches under ``torch.func`` transforms are not counted.
+    """
+
+    undefined_batches: Tensor
+
+    def __init__(self, measure: CountFunction, options: CountOptions, *, both_classes: bool = False) -> None:
+        super().__init__()
+        self.how = Counting(**options)
+        self.measure = measure
+        self.both_classes = both_classes
+        self.register_buffer("undefined_batches", torch.zeros((), dtype=torch.int64), persistent=False)
+
+    @property
+    def margin(self) -> float:
+        """The margin; it may be set, as annealing does."""
+        return self.how.used_margin
+
+    @margin.setter
+    def margin(self, value: float | None) -> None:
+        self.how = replace(self.how, margin=value)
+
+    def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+        """1 - measure of one batch."""
+        loss, defined = self.how.loss(self.measure, input, target, weight, both_classes=self.both_classes)
+        count_undefined(self.undefined_batches, defined=defined)
+        return loss
+
+    def extra_repr(self) -> str:
+        """The settings, for ``repr``."""
+        how = self.how
+        shown = f"margin={how.used_margin}, surrogate={how.surrogate!r}, link={how.link!r}, average={how.average!r}"
+        return f"{shown}, counting={how.counting!r}, ignore_index={how.ignore_index}"
+
+
+def ratio_of(numerator: Tensor, denominator: Tensor) -> Tensor:
+    """The quotient, 0 where both are 0; safe for gradients."""
+    empty = denominator == 0
+    return torch.where(empty, 0.0, numerator / torch.where(empty, 1.0, denominator))
+
+
+def totals(positive: Tensor, weight: Tensor | None, dims: tuple[int, ...], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Weights of the positives and of the negatives."""
+    if weight is None:
+        n_pos = positive.sum(dims).to(dtype)
+        everything = math.prod(positive.shape[dim] for dim in dims)
+        return n_pos, everything - n_pos
+    weight = weight.to(dtype).expand(positive.shape)
+    n_pos = (weight * positive).sum(dims)
+    return n_pos, (weight * ~positive).sum(dims)
+
+
+def _mean(value: Tensor, share: Tensor, dim: int) -> Tensor:
+    return ratio_of((value * share).sum(dim), share.sum(dim))
+
+
+def _number(value: float) -> Tensor:
+    return torch.scalar_tensor(value, dtype=torch.float64)
