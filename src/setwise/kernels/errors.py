@@ -87,7 +87,7 @@ def errors_numpy(
     """
     sign = np.multiply(positive, -2, dtype=score.dtype)
     sign += 1  # -y
-    phi = np.tanh(score) if link == "tanh" else score
+    phi, slope_of_link = _tanh(score) if link == "tanh" else (score, None)
     error = sign * phi
     error += margin
     if surrogate == "hinge":
@@ -102,8 +102,8 @@ def errors_numpy(
         slope = sign
         slope *= error
         slope *= 1 - error
-    if link == "tanh":
-        slope *= _slope_of_tanh(score)
+    if slope_of_link is not None:
+        slope *= slope_of_link
     if weight is None:
         n_pos = float(np.count_nonzero(positive))
         n_neg = positive.size - n_pos
@@ -118,8 +118,16 @@ def errors_numpy(
     return Errors(fn, max(both - fn, 0.0), n_pos, n_neg, slope)
 
 
-def _slope_of_tanh(score: NDArray[Any]) -> NDArray[Any]:
-    """1 - tanh^2 without cancellation: 4 / (e^s + e^-s)^2."""
-    half = np.exp(-np.abs(score))
-    slope: NDArray[Any] = np.square(2 * half / (1 + half * half))
-    return slope
+def _tanh(score: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """tanh and its derivative by one exponential, h = e^(-2 |s|): (1 - h) / (1 + h) and 4 h / (1 + h)^2."""
+    h = np.abs(score)
+    h *= -2
+    np.exp(h, out=h)
+    below = h + 1
+    np.reciprocal(below, out=below)
+    value = 1 - h
+    value *= below
+    h *= 4
+    h *= below
+    h *= below
+    return np.copysign(value, score, out=value), h

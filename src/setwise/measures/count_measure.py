@@ -21,7 +21,7 @@ All of these need both classes: a set with one class only is undefined.
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor
@@ -183,8 +183,10 @@ def _checked(measure: CountFunction) -> CountFunction:
     if not callable(measure):
         raise TypeError(f"Expected `measure` to be a function of (tp, fp, fn, tn), but got {type(measure).__name__}.")
 
-    def checked(tp: Tensor, fp: Tensor, fn: Tensor, tn: Tensor) -> Tensor:
+    def checked(tp: Any, fp: Any, fn: Any, tn: Any) -> Any:
         value = measure(tp, fp, fn, tn)
+        if not isinstance(tp, Tensor):
+            return value
         if not isinstance(value, Tensor) or value.shape != tp.shape:
             came = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
             raise _checks.InputError(
@@ -195,23 +197,21 @@ def _checked(measure: CountFunction) -> CountFunction:
     return checked
 
 
-def _mcc(tp: Tensor, fp: Tensor, fn: Tensor, tn: Tensor) -> Tensor:
-    """By shares of each class, so that nothing overflows; 0 where all are called alike."""
+def _mcc(tp: Any, fp: Any, fn: Any, tn: Any) -> Any:
+    """By shares of each class, so that nothing overflows."""
     n_pos, n_neg = tp + fn, fp + tn
-    spread = (tp + fp) / n_pos * ((fn + tn) / n_neg)
-    alike = spread <= 0
-    return torch.where(alike, 0.0, (tp / n_pos - fp / n_neg) * torch.where(alike, 1.0, spread).rsqrt())
+    return (tp / n_pos - fp / n_neg) / ((tp + fp) / n_pos * ((fn + tn) / n_neg)) ** 0.5
 
 
-def _g_mean(tp: Tensor, fp: Tensor, fn: Tensor, tn: Tensor) -> Tensor:
-    return torch.sqrt(tp / (tp + fn) * (tn / (tn + fp)))
+def _g_mean(tp: Any, fp: Any, fn: Any, tn: Any) -> Any:
+    return (tp / (tp + fn) * (tn / (tn + fp))) ** 0.5
 
 
-def _kappa(tp: Tensor, fp: Tensor, fn: Tensor, tn: Tensor) -> Tensor:
+def _kappa(tp: Any, fp: Any, fn: Any, tn: Any) -> Any:
     total = tp + fp + fn + tn
-    tp, fp, fn, tn = (count / total for count in (tp, fp, fn, tn))
+    tp, fp, fn, tn = tp / total, fp / total, fn / total, tn / total
     return 2 * (tp * tn - fn * fp) / ((tp + fp) * (fp + tn) + (tp + fn) * (fn + tn))
 
 
-def _balanced_accuracy(tp: Tensor, fp: Tensor, fn: Tensor, tn: Tensor) -> Tensor:
+def _balanced_accuracy(tp: Any, fp: Any, fn: Any, tn: Any) -> Any:
     return (tp / (tp + fn) + tn / (tn + fp)) / 2

@@ -26,7 +26,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TypedDict
+from typing import Any, TypedDict
 
 import numpy as np
 import torch
@@ -36,6 +36,7 @@ from setwise import _checks
 from setwise.kernels.attach import attach
 from setwise.kernels.errors import errors_numpy, hinge_errors, sigmoid_errors
 from setwise.measures._base import count_undefined
+from setwise.measures._dual import Dual
 from setwise.measures._targets import AVERAGES, read_targets
 
 SURROGATES = ("hinge", "sigmoid")
@@ -43,7 +44,7 @@ LINKS = ("identity", "tanh")
 COUNTINGS = ("batch", "image")
 _LEAST_RIGHT = 0.01  # share of a class at which derivatives are taken where even less of it is right
 
-CountFunction = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
+CountFunction = Callable[[Any, Any, Any, Any], Any]  # of tensors, or of numbers that carry derivatives
 
 
 class CountOptions(TypedDict, total=False):
@@ -151,17 +152,16 @@ class Counting:
         defined = n_pos > 0 and (n_neg > 0 or not both_classes)
         if not defined:
             return attach(scores, scores.new_zeros(()), torch.zeros_like(scores)), False
-        with torch.enable_grad():
-            errors = _number(fn).requires_grad_(), _number(fp).requires_grad_()
-            value = 1 - evaluate(measure, errors, (_number(n_pos), _number(n_neg)), keep=self.surrogate == "hinge")
-            by_fn, by_fp = (grad.item() for grad in torch.autograd.grad(value, errors, materialize_grads=True))
-        slope *= np.where(positive.numpy(), slope.dtype.type(by_fn), slope.dtype.type(by_fp))
+        value, by_fn, by_fp = differentiate(measure, (fn, fp), (n_pos, n_neg), keep=self.surrogate == "hinge")
+        slope *= np.where(positive.numpy(), slope.dtype.type(-by_fn), slope.dtype.type(-by_fp))
 
         def derivative(again: Tensor) -> Tensor:
             loss, _ = self._all_sets(measure, again, positive, flat, both_classes=both_classes)
             return torch.autograd.grad(loss, again, create_graph=True)[0]
 
-        return attach(scores, value.detach().to(scores.dtype), torch.from_numpy(slope), derivative), True
+        return attach(
+            scores, torch.scalar_tensor(1 - value, dtype=scores.dtype), torch.from_numpy(slope), derivative
+        ), True
 
     def _all_sets(
         self, measure: CountFunction, scores: Tensor, positive: Tensor, weight: Tensor | None, *, both_classes: bool
@@ -208,17 +208,54 @@ class Counting:
 def evaluate(
     measure: CountFunction, errors: tuple[Tensor, Tensor], totals: tuple[Tensor, Tensor], *, keep: bool
 ) -> Tensor:
-    """The measure of soft counts; with ``keep`` its derivatives are taken where at least 1 % of each class is right."""
+    """The measure of soft counts, 0 where it is not a number.
+
+    With ``keep`` its derivatives are taken where at least 1 % of each class is right.
+    """
     (fn, fp), (n_pos, n_neg) = errors, totals
     tp, tn = n_pos - fn, n_neg - fp
     if not keep:
-        return measure(tp, fp, fn, tn)
-    missing = (_LEAST_RIGHT * n_pos - tp.detach()).relu(), (_LEAST_RIGHT * n_neg - tn.detach()).relu()
-    if _checks.values_are_readable() and not (bool(missing[0].any()) or bool(missing[1].any())):
-        return measure(tp, fp, fn, tn)
+        plain: Tensor = measure(tp, fp, fn, tn)
+        return plain
     value = measure(*(part.detach() for part in (tp, fp, fn, tn)))
-    moved = measure(tp + missing[0], fp - missing[1], fn - missing[0], tn + missing[1])
-    return moved + torch.where(value.isfinite(), value - moved.detach(), 0.0)
+    more = (_LEAST_RIGHT * n_pos - tp.detach()).relu(), (_LEAST_RIGHT * n_neg - tn.detach()).relu()
+    moved: Tensor = measure(tp + more[0], fp - more[1], fn - more[0], tn + more[1])
+    return moved + (torch.where(value.isfinite(), value, 0.0) - moved.detach())
+
+
+def differentiate(
+    measure: CountFunction, errors: tuple[float, float], totals: tuple[float, float], *, keep: bool
+) -> tuple[float, float, float]:
+    """The same for single numbers: the value, and its derivatives by FN and by FP."""
+    (fn, fp), (n_pos, n_neg) = errors, totals
+    try:
+        value = _at(measure, fn, fp, n_pos, n_neg)
+        if keep and (n_pos - fn < _LEAST_RIGHT * n_pos or n_neg - fp < _LEAST_RIGHT * n_neg):
+            fn, fp = min(fn, (1 - _LEAST_RIGHT) * n_pos), min(fp, (1 - _LEAST_RIGHT) * n_neg)
+            moved = _at(measure, fn, fp, n_pos, n_neg)
+            return value.value, moved.a, moved.b
+    except TypeError:  # the function needs tensors
+        return _differentiate_tensors(measure, errors, totals, keep=keep)
+    return value.value, value.a, value.b
+
+
+def _at(measure: CountFunction, fn: float, fp: float, n_pos: float, n_neg: float) -> Dual:
+    """A function of plain arithmetic with its derivatives by FN and FP."""
+    value = measure(Dual(n_pos - fn, -1, 0), Dual(fp, 0, 1), Dual(fn, 1, 0), Dual(n_neg - fp, 0, -1))
+    if not isinstance(value, Dual):
+        raise TypeError
+    return value
+
+
+def _differentiate_tensors(
+    measure: CountFunction, errors: tuple[float, float], totals: tuple[float, float], *, keep: bool
+) -> tuple[float, float, float]:
+    fn, fp, n_pos, n_neg = (torch.scalar_tensor(number, dtype=torch.float64) for number in (*errors, *totals))
+    with torch.enable_grad():
+        leaves = fn.requires_grad_(), fp.requires_grad_()
+        value = evaluate(measure, leaves, (n_pos, n_neg), keep=keep)
+        by_fn, by_fp = torch.autograd.grad(value, leaves, materialize_grads=True)
+    return value.item(), by_fn.item(), by_fp.item()
 
 
 class CountLoss(nn.Module):
@@ -265,8 +302,10 @@ class CountLoss(nn.Module):
         return f"{shown}, counting={how.counting!r}, ignore_index={how.ignore_index}"
 
 
-def ratio_of(numerator: Tensor, denominator: Tensor) -> Tensor:
-    """The quotient, 0 where both are 0; safe for gradients."""
+def ratio_of(numerator: Any, denominator: Any) -> Any:
+    """The quotient of tensors or numbers, 0 where the denominator is 0; safe for gradients."""
+    if not isinstance(denominator, Tensor):
+        return numerator / denominator
     empty = denominator == 0
     return torch.where(empty, 0.0, numerator / torch.where(empty, 1.0, denominator))
 
@@ -283,8 +322,5 @@ def totals(positive: Tensor, weight: Tensor | None, dims: tuple[int, ...], dtype
 
 
 def _mean(value: Tensor, share: Tensor, dim: int) -> Tensor:
-    return ratio_of((value * share).sum(dim), share.sum(dim))
-
-
-def _number(value: float) -> Tensor:
-    return torch.scalar_tensor(value, dtype=torch.float64)
+    mean: Tensor = ratio_of((value * share).sum(dim), share.sum(dim))
+    return mean

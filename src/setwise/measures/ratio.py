@@ -42,6 +42,7 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 from collections.abc import Sequence
 from typing import Any, TypedDict, Unpack
 
@@ -432,18 +433,16 @@ def read_box(
     return scores.tanh() if link == "tanh" else scores, positives(labels, name="labels"), weight
 
 
-def _ratio(
-    numerator: tuple[float, ...], denominator: tuple[float, ...], tp: Tensor, fp: Tensor, fn: Tensor, tn: Tensor
-) -> Tensor:
+def _ratio(numerator: tuple[float, ...], denominator: tuple[float, ...], tp: Any, fp: Any, fn: Any, tn: Any) -> Any:
     """The ratio itself."""
     counts = (tp, fp, fn, tn)
     return ratio_of(_weigh(numerator, counts), _weigh(denominator, counts))
 
 
-def _weigh(coefficients: tuple[float, ...], counts: tuple[Tensor, ...]) -> Tensor:
+def _weigh(coefficients: tuple[float, ...], counts: tuple[Any, ...]) -> Any:
     """Sum of coefficient times count, without the terms that are 0."""
     terms = [count if a == 1 else a * count for a, count in zip(coefficients, counts, strict=True) if a]
-    return functools.reduce(torch.add, terms) if terms else torch.zeros_like(counts[0])
+    return functools.reduce(operator.add, terms) if terms else 0.0 * counts[0]
 
 
 def _measure(ratio: _Ratio) -> CountFunction:
@@ -457,9 +456,14 @@ def _ratio_or_best(numerator: tuple[float, ...], denominator: tuple[float, ...],
 
 
 def _best_corner(
-    numerator: tuple[float, ...], denominator: tuple[float, ...], tp: Tensor, fp: Tensor, fn: Tensor, tn: Tensor
-) -> Tensor:
+    numerator: tuple[float, ...], denominator: tuple[float, ...], tp: Any, fp: Any, fn: Any, tn: Any
+) -> Any:
     """The largest ratio over the box: positives at their upper ends or at 0, negatives at their lower ends or at 1."""
+    if not isinstance(tp, Tensor):
+        corners = [(p, f, tp + fn - p, fp + tn - f) for p in (tp, 0.0 * tp) for f in (fp, fp + tn)]
+        usable_corners = [corner for corner in corners if _weigh(denominator, corner).value > 0]
+        best_of = [_ratio(numerator, denominator, *corner) for corner in usable_corners]
+        return max(best_of, key=operator.attrgetter("value"), default=0.0 * tp)
     none = torch.zeros_like(tp)
     hits, misses = torch.stack([tp, none, tp, none]), torch.stack([fn, tp + fn, fn, tp + fn])
     alarms, passes = torch.stack([fp, fp, fp + tn, fp + tn]), torch.stack([tn, tn, none, none])
