@@ -2,8 +2,9 @@
 
 Everything here is computed with NumPy from sorted scores and shares no code with the losses of the package, so that
 agreement between the two is evidence. Scores may be tensors, arrays or lists; higher means more positive, and logits
-with their natural threshold of 0 are the default. Labels are 0 or 1, weights non-negative. Values follow scikit-learn,
-ties included.
+with their natural threshold of 0 are the default. Labels are 0 or 1, or class indices where a measure knows several
+classes (:mod:`~setwise.metrics.averaging`, :mod:`~setwise.metrics.multiclass`); weights are non-negative. Values follow
+scikit-learn, ties included.
 
     >>> from setwise import metrics
     >>> scores, labels = [2.0, 1.0, -1.0, -2.0], [1, 0, 1, 0]
@@ -14,7 +15,23 @@ ties included.
 """
 
 from setwise.metrics._inputs import UndefinedMetricWarning
-from setwise.metrics.counts import Counts, accuracy, confusion_counts, fbeta, jaccard, precision, recall
+from setwise.metrics.averaging import Average, Counting
+from setwise.metrics.counts import (
+    CountMeasure,
+    Counts,
+    accuracy,
+    balanced_accuracy,
+    confusion_counts,
+    count_measure,
+    dice,
+    g_mean,
+    jaccard,
+    kappa,
+    mcc,
+    precision,
+    recall,
+    specificity,
+)
 from setwise.metrics.curves import PrecisionRecallCurve, RocCurve, precision_recall_curve, roc_curve
 from setwise.metrics.intervals import (
     Comparison,
@@ -24,13 +41,24 @@ from setwise.metrics.intervals import (
     paired_comparison,
     paired_mean_interval,
 )
+from setwise.metrics.multiclass import auc_mu, multiclass_auroc
 from setwise.metrics.names import Metric, metric_by_name
-from setwise.metrics.operating_point import fpr_at_tpr, precision_at_recall, recall_at_precision, tpr_at_fpr
+from setwise.metrics.operating_point import (
+    fpr_at_tpr,
+    precision_at_k,
+    precision_at_recall,
+    recall_at_precision,
+    tpr_at_fpr,
+)
 from setwise.metrics.ranking import auroc, average_precision, partial_auroc
+from setwise.metrics.ratios import fbeta, ratio, tversky
 from setwise.metrics.threshold import ThresholdChoice, choose_threshold
 
 __all__ = [
+    "Average",
     "Comparison",
+    "CountMeasure",
+    "Counting",
     "Counts",
     "Interval",
     "Metric",
@@ -39,24 +67,36 @@ __all__ = [
     "ThresholdChoice",
     "UndefinedMetricWarning",
     "accuracy",
+    "auc_mu",
     "auroc",
     "average_precision",
+    "balanced_accuracy",
     "bootstrap_interval",
     "choose_threshold",
     "confusion_counts",
+    "count_measure",
+    "dice",
     "fbeta",
     "fpr_at_tpr",
+    "g_mean",
     "jaccard",
+    "kappa",
+    "mcc",
     "mean_interval",
     "metric_by_name",
+    "multiclass_auroc",
     "paired_comparison",
     "paired_mean_interval",
     "partial_auroc",
     "precision",
+    "precision_at_k",
     "precision_at_recall",
     "precision_recall_curve",
+    "ratio",
     "recall",
     "recall_at_precision",
     "roc_curve",
+    "specificity",
     "tpr_at_fpr",
+    "tversky",
 ]

@@ -12,14 +12,17 @@ import numpy as np
 from setwise import _checks
 from setwise._checks import InputError
 from setwise.metrics import _rates
-from setwise.metrics.names import NUMBER, plain_text, read_call
+from setwise.metrics.names import NUMBER, plain_text, read_form
 from setwise.metrics.operating_point import at_least, at_most
 
 if TYPE_CHECKING:
     from setwise.metrics._inputs import Floats
 
 _ONLY_BOUNDED = ("fpr", "fnr")  # rates that are better low: to maximize them is a slip
-_FORMS = f"a rate, >= or <=, and a number, such as 'recall>=0.9'; the rates are {', '.join(_rates.RATES)}, fbeta(2)"
+_FORMS = (
+    f"a rate, >= or <=, and a number, such as 'recall>=0.9'; the rates are {', '.join(_rates.RATES)}, fbeta(2) "
+    "and tversky(0.3,0.7)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +61,21 @@ def read_constraints(subject_to: str | Sequence[str] | None) -> list[Constraint]
 def read_rate(argument: str, name: object, *, to_maximize: bool = False) -> _rates.Rate:
     """The rate of that name."""
     text = plain_text(argument, name)
-    function, number = read_call(text)
-    if function == "fbeta" and number is not None:
-        _checks.in_range("beta", number, 0)
-        return _rates.fbeta(number)
+    form = read_form(text)
+    if form is not None and not form.words:
+        match form.name, form.numbers:
+            case "fbeta", (beta,):
+                _checks.in_range("beta", beta, 0)
+                return _rates.zero_filled(_rates.fbeta(beta))
+            case "tversky", (alpha, beta):
+                _checks.in_range("alpha", alpha, 0)
+                _checks.in_range("beta", beta, 0)
+                return _rates.zero_filled(_rates.tversky(alpha, beta))
     known = [rate for rate in _rates.RATES if not (to_maximize and rate in _ONLY_BOUNDED)]
     if text not in known:
         raise InputError(
-            f"Expected `{argument}` to be one of {', '.join(known)}, fbeta(2) or a function of (tp, fp, fn, tn), "
-            f"but got {name!r}."
+            f"Expected `{argument}` to be one of {', '.join(known)}, fbeta(2), tversky(0.3,0.7) or a function of "
+            f"(tp, fp, fn, tn), but got {name!r}."
         )
     return _rates.RATES[text]
 

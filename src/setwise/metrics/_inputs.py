@@ -92,16 +92,14 @@ def read_sample(scores: Values, labels: Values, weight: Values | None, *, name: 
     """
     score_array = read_vector(name, scores)
     label_array = read_vector("labels", labels)
-    _same_length("labels", label_array, name, score_array)
+    same_length("labels", label_array, name, score_array)
     _checks.all_finite(name, score_array)
-    positive = np.asarray(label_array == 1)
-    if not np.all(positive | (label_array == 0)):
-        _checks.all_binary("labels", label_array.astype(np.float64))
+    positive = read_binary(label_array)
     if weight is None:
         return Sample(score_array, positive, None)
 
     weight_array = read_vector("weight", weight).astype(np.float64)
-    _same_length("weight", weight_array, name, score_array)
+    same_length("weight", weight_array, name, score_array)
     _checks.all_non_negative("weight", weight_array)
     keep = weight_array > 0
     if keep.all():
@@ -111,22 +109,43 @@ def read_sample(scores: Values, labels: Values, weight: Values | None, *, name: 
     return Sample(score_array[keep], positive[keep], weight_array[keep])
 
 
+def read_binary(labels: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which labels are 1; refuses any but 0 and 1."""
+    positive = np.asarray(labels == 1)
+    if not np.all(positive | (labels == 0)):
+        _checks.all_binary("labels", labels.astype(np.float64))
+    return positive
+
+
 def read_vector(name: str, value: Values) -> NDArray[Any]:
     """A one-dimensional array of at least one real number."""
+    array = read_array(name, value)
+    is_vector(name, array)
+    return array
+
+
+def is_vector(name: str, array: NDArray[Any]) -> None:
+    """Refuse an array that is not one-dimensional."""
+    if array.ndim != 1:
+        hint = "; pass `.reshape(-1)` of it to judge all values together" if array.ndim > 1 else ""
+        raise InputError(f"Expected `{name}` to be one-dimensional, but its shape is {array.shape}{hint}.")
+
+
+def read_array(name: str, value: Values) -> NDArray[Any]:
+    """An array of any shape of at least one real number."""
     if isinstance(value, Tensor):
         _checks.is_real(name, value)
     try:
         array = _checks.to_numpy(name, value)
     except ValueError as error:  # NumPy's word for nested sequences of unequal length
         raise InputError(f"Expected `{name}` to be one-dimensional, but got a ragged sequence.") from error
-    if array.ndim != 1:
-        hint = "; pass `.reshape(-1)` of it to judge all values together" if array.ndim > 1 else ""
-        raise InputError(f"Expected `{name}` to be one-dimensional, but its shape is {array.shape}{hint}.")
-    _checks.not_empty(name, array)
+    if array.ndim:
+        _checks.not_empty(name, array)
     return array
 
 
-def _same_length(name: str, array: NDArray[Any], other_name: str, other: NDArray[Any]) -> None:
+def same_length(name: str, array: NDArray[Any], other_name: str, other: NDArray[Any]) -> None:
+    """Refuse two vectors of unequal length."""
     if len(array) != len(other):
         raise InputError(
             f"Expected `{name}` to have as many values as `{other_name}`, {len(other)}, but got {len(array)}."

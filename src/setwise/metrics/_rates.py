@@ -1,12 +1,13 @@
 """Rates of the four counts, elementwise: the formulas that fixed-threshold measures and threshold choice share.
 
-Every function takes (tp, fp, fn, tn) as arrays or numbers. A ratio 0/0 is 0, as scikit-learn's ``zero_division=0``.
+Every function takes (tp, fp, fn, tn) as arrays or numbers and is NaN where it is undefined, 0/0. What is made of such
+a value is the caller's choice; :data:`RATES`, for thresholds, holds them with 0 in its place.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,9 +18,9 @@ Rate = Callable[[Floats, Floats, Floats, Floats], Floats]
 
 
 def ratio(top: ArrayLike, bottom: ArrayLike) -> Floats:
-    """``top / bottom`` with 0/0 = 0."""
+    """``top / bottom``, NaN where the denominator is 0."""
     numerator, denominator = np.broadcast_arrays(np.asarray(top, np.float64), np.asarray(bottom, np.float64))
-    result = np.zeros(denominator.shape)
+    result = np.full(denominator.shape, np.nan)
     np.divide(numerator, denominator, out=result, where=denominator != 0)
     return result
 
@@ -65,13 +66,16 @@ def jaccard(tp: Floats, fp: Floats, fn: Floats, tn: Floats) -> Floats:  # noqa: 
 
 
 def balanced_accuracy(tp: Floats, fp: Floats, fn: Floats, tn: Floats) -> Floats:
-    """Mean of recall and specificity."""
-    return (recall(tp, fp, fn, tn) + specificity(tp, fp, fn, tn)) / 2
+    """Mean of recall and specificity; with one class only, the one of them that is defined."""
+    of_positives, of_negatives = recall(tp, fp, fn, tn), specificity(tp, fp, fn, tn)
+    one_class = np.where(np.isnan(of_positives), of_negatives, of_positives)
+    both = (of_positives + of_negatives) / 2
+    return np.where(np.isnan(both), one_class, both)
 
 
 def youden(tp: Floats, fp: Floats, fn: Floats, tn: Floats) -> Floats:
-    """Youden's J: true minus false positive rate."""
-    return recall(tp, fp, fn, tn) - fpr(tp, fp, fn, tn)
+    """Youden's J: true minus false positive rate, each 0 where undefined."""
+    return np.nan_to_num(recall(tp, fp, fn, tn)) - np.nan_to_num(fpr(tp, fp, fn, tn))
 
 
 def g_mean(tp: Floats, fp: Floats, fn: Floats, tn: Floats) -> Floats:
@@ -80,10 +84,23 @@ def g_mean(tp: Floats, fp: Floats, fn: Floats, tn: Floats) -> Floats:
 
 
 def mcc(tp: Floats, fp: Floats, fn: Floats, tn: Floats) -> Floats:
-    """Matthews' correlation; 0 when a row or column of the table is empty."""
-    # Square roots one by one: the product of four large counts would lose digits or overflow.
+    """Matthews' correlation; undefined when a row or column of the table is empty."""
+    tp, fp, fn, tn = _scaled(tp, fp, fn, tn)
+    # Square roots one by one: the product of four sums loses digits if one of them is very small.
     spread = np.sqrt(tp + fp) * np.sqrt(tp + fn) * np.sqrt(tn + fp) * np.sqrt(tn + fn)
     return ratio(tp * tn - fp * fn, spread)
+
+
+def kappa(tp: Floats, fp: Floats, fn: Floats, tn: Floats) -> Floats:
+    """Cohen's kappa; undefined when labels and predictions are all of the same one class."""
+    tp, fp, fn, tn = _scaled(tp, fp, fn, tn)
+    return ratio(2 * (tp * tn - fp * fn), (tp + fp) * (fp + tn) + (tp + fn) * (fn + tn))
+
+
+def _scaled(tp: Floats, fp: Floats, fn: Floats, tn: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+    """The table with a total in [1/2, 1), so that products neither overflow nor vanish; no digit is lost."""
+    exponent = -np.frexp(np.asarray(tp + fp + fn + tn, np.float64))[1]
+    return np.ldexp(tp, exponent), np.ldexp(fp, exponent), np.ldexp(fn, exponent), np.ldexp(tn, exponent)
 
 
 def fbeta(beta: float) -> Rate:
@@ -91,14 +108,38 @@ def fbeta(beta: float) -> Rate:
     square = float(beta) * float(beta)
     if math.isinf(square):
         return recall
+    return weighted_ratio((1 + square, 0, 0, 0), (1 + square, 1, square, 0))
 
-    def rate(tp: Floats, fp: Floats, fn: Floats, tn: Floats) -> Floats:  # noqa: ARG001
-        return ratio((1 + square) * tp, (1 + square) * tp + square * fn + fp)
+
+def tversky(alpha: float, beta: float) -> Rate:
+    """Tversky's index, tp / (tp + alpha fp + beta fn)."""
+    return weighted_ratio((1, 0, 0, 0), (1, alpha, beta, 0))
+
+
+def weighted_ratio(numerator: Sequence[float], denominator: Sequence[float]) -> Rate:
+    """A ratio of two weighted sums of (tp, fp, fn, tn)."""
+
+    def rate(tp: Floats, fp: Floats, fn: Floats, tn: Floats) -> Floats:
+        cells = (tp, fp, fn, tn)
+        return ratio(_weighted_sum(numerator, cells), _weighted_sum(denominator, cells))
 
     return rate
 
 
-RATES: Mapping[str, Rate] = {
+def _weighted_sum(coefficients: Sequence[float], cells: tuple[Floats, Floats, Floats, Floats]) -> Floats:
+    return sum((c * cell for c, cell in zip(coefficients, cells, strict=True) if c), np.zeros_like(cells[0]))
+
+
+def zero_filled(rate: Rate) -> Rate:
+    """The rate with 0 where it is undefined, as scikit-learn's ``zero_division=0``."""
+
+    def filled(tp: Floats, fp: Floats, fn: Floats, tn: Floats) -> Floats:
+        return np.nan_to_num(rate(tp, fp, fn, tn))
+
+    return filled
+
+
+_FORMULAS: Mapping[str, Rate] = {
     "precision": precision,
     "recall": recall,
     "tpr": recall,
@@ -108,9 +149,14 @@ RATES: Mapping[str, Rate] = {
     "accuracy": accuracy,
     "balanced_accuracy": balanced_accuracy,
     "f1": fbeta(1.0),
+    "dice": fbeta(1.0),
     "jaccard": jaccard,
+    "iou": jaccard,
     "positive_rate": positive_rate,
     "youden": youden,
     "g_mean": g_mean,
     "mcc": mcc,
+    "kappa": kappa,
 }
+
+RATES: Mapping[str, Rate] = {name: zero_filled(formula) for name, formula in _FORMULAS.items()}

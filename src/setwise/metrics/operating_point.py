@@ -1,4 +1,4 @@
-"""Measures at one operating point of the curve: precision at a recall, recall at a precision, TPR at FPR, FPR at TPR.
+"""Measures at one point of the curve: precision at a recall or k, recall at precision, TPR at FPR, FPR at TPR.
 
 The threshold runs over the distinct scores, and over infinity ("predict nothing") where the measure is defined there.
 Nothing is interpolated: each value is reached by some threshold. A rate counts as reaching its level within a relative
@@ -13,6 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from setwise import _checks
+from setwise._checks import InputError
 from setwise.metrics._inputs import TOLERANCE, Floats, Ranked, Values, rank, read_sample, warn_undefined
 
 
@@ -114,6 +115,46 @@ def fpr_at_tpr(scores: Values, labels: Values, *, tpr: float, weight: Values | N
     if tpr == 0:
         return 0.0
     return float(ranked.fp[at_least(ranked.tp / ranked.positives, tpr)].min()) / ranked.negatives
+
+
+def precision_at_k(scores: Values, labels: Values, *, k: float, weight: Values | None = None) -> float:
+    """Precision among the k samples with the highest scores.
+
+    Samples whose scores tie at the border come in random order, and the value is the expected one: of a tie group with
+    p positives among t samples, r of which still fit, r p / t count as found. Weights act as repetitions of the sample,
+    so that k is a total of weights.
+
+    Args:
+        scores: logits or any finite scores, higher is more positive. # shape: (n,)
+        labels: 0 or 1. # shape: (n,)
+        k: an integer from 1 to the number of samples (to the total of the weights); or a share of them, in (0, 1), of
+            which a fraction of a sample may be part.
+        weight: non-negative weight per sample. # shape: (n,)
+
+    Returns:
+        A number in [0, 1].
+
+    Example:
+        >>> precision_at_k([4.0, 3.0, 2.0, 2.0], [1, 0, 1, 0], k=3)
+        0.5
+        >>> precision_at_k([4.0, 3.0, 2.0, 2.0], [1, 0, 1, 0], k=0.25)
+        1.0
+    """
+    whole = isinstance(k, int | np.integer) and not isinstance(k, bool)
+    if whole:
+        _checks.is_count("k", int(k))
+    else:
+        _checks.in_range("k", k, 0, 1, open_low=True, open_high=True)
+    ranked = rank(read_sample(scores, labels, weight))
+    said = ranked.tp + ranked.fp
+    total = float(said[-1])
+    if whole and k > total * (1 + TOLERANCE):
+        raise InputError(
+            f"Expected `k` to be at most {total:g}, the number or total weight of the samples, but got {k}."
+        )
+    size = min(float(k), total) if whole else float(k) * total
+    found = float(np.interp(size, np.append(0.0, said), np.append(0.0, ranked.tp)))
+    return min(found / size, 1.0)
 
 
 def at_least(rate: Floats, floor: float) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:

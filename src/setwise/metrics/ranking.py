@@ -1,4 +1,4 @@
-"""Measures of a whole ranking, free of any threshold: area under the ROC curve, its left part, average precision."""
+"""Measures of a whole ranking, free of any threshold: area under the ROC curve, parts of it, average precision."""
 
 from __future__ import annotations
 
@@ -32,12 +32,10 @@ def auroc(scores: Values, labels: Values, *, weight: Values | None = None) -> fl
         >>> auroc([0.1, 0.4, 0.35, 0.8], [0, 0, 1, 1])
         0.75
     """
-    ranked = rank(read_sample(scores, labels, weight))
-    if ranked.positives == 0 or ranked.negatives == 0:
+    area = area_under_roc(rank(read_sample(scores, labels, weight)))
+    if math.isnan(area):
         warn_undefined(_ONE_CLASS)
-        return float("nan")
-    # One side divided first: the product of two sums of very small or large weights would leave the range of floats.
-    return _area(ranked.fp, ranked.tp, ranked.positives) / ranked.negatives
+    return area
 
 
 def partial_auroc(
@@ -45,19 +43,26 @@ def partial_auroc(
     labels: Values,
     *,
     max_fpr: float,
+    min_tpr: float = 0.0,
     standardized: bool = True,
     weight: Values | None = None,
 ) -> float:
-    """Area under the ROC curve where the false positive rate is at most ``max_fpr``.
+    """Area between the ROC curve and the line TPR = ``min_tpr``, where the FPR is at most ``max_fpr``.
 
-    The curve is linear between its points, also at ``max_fpr``. With A the raw area and m = max_fpr, the standardized
-    value (McClish 1989) maps chance to 1/2 and perfection to 1: (1 + (A - m^2 / 2) / (m - m^2 / 2)) / 2.
+    A = integral over x from 0 to max_fpr of max(TPR(x) - min_tpr, 0). The curve is linear between its points, also at
+    the borders. Without ties A is the share, among all pairs, of those whose positive is not among the top ``min_tpr``
+    of the positives, whose negative is among the top ``max_fpr`` of the negatives, and that are ordered rightly.
+
+    The standardized value maps chance c to 1/2 and perfection p to 1: (1 + (A - c) / (p - c)) / 2, with
+    c = max(max_fpr - min_tpr, 0)^2 / 2 and p = max_fpr (1 - min_tpr). For min_tpr = 0 it is McClish's (1989), and
+    scikit-learn's.
 
     Args:
         scores: logits or any finite scores, higher is more positive. # shape: (n,)
         labels: 0 or 1. # shape: (n,)
         max_fpr: right end of the area, in (0, 1].
-        standardized: McClish's value, or else the raw area in [0, max_fpr].
+        min_tpr: bottom of the area, in [0, 1); above 0 it is the two-way partial area.
+        standardized: the standardized value, or else the raw area in [0, max_fpr (1 - min_tpr)].
         weight: non-negative weight per sample. # shape: (n,)
 
     Returns:
@@ -66,17 +71,20 @@ def partial_auroc(
     Example:
         >>> partial_auroc([0.1, 0.4, 0.35, 0.8], [0, 0, 1, 1], max_fpr=0.5, standardized=False)
         0.25
+        >>> partial_auroc([0.1, 0.4, 0.35, 0.8], [0, 0, 1, 1], max_fpr=0.5, min_tpr=0.25, standardized=False)
+        0.125
     """
     _checks.in_range("max_fpr", max_fpr, 0, 1, open_low=True)
+    _checks.in_range("min_tpr", min_tpr, 0, 1, open_high=True)
     ranked = rank(read_sample(scores, labels, weight))
     if ranked.positives == 0 or ranked.negatives == 0:
         warn_undefined(_ONE_CLASS)
         return float("nan")
-    area = _area_up_to(ranked, max_fpr)
+    area = _area_up_to(ranked, max_fpr) if min_tpr == 0 else _area_above(ranked, max_fpr, min_tpr)
     if not standardized:
         return area
-    chance = max_fpr**2 / 2
-    return 0.5 * (1 + (area - chance) / (max_fpr - chance))
+    chance = max(max_fpr - min_tpr, 0.0) ** 2 / 2
+    return 0.5 * (1 + (area - chance) / (max_fpr * (1 - min_tpr) - chance))
 
 
 def average_precision(scores: Values, labels: Values, *, weight: Values | None = None) -> float:
@@ -107,6 +115,14 @@ def average_precision(scores: Values, labels: Values, *, weight: Values | None =
         precision = part[1:] / (part[1:] + fp[block][1:])
         parts.append(float((np.diff(part) * precision).sum()))
     return math.fsum(parts) / ranked.positives
+
+
+def area_under_roc(ranked: Ranked) -> float:
+    """The whole area; NaN with one class."""
+    if ranked.positives == 0 or ranked.negatives == 0:
+        return math.nan
+    # One side divided first: the product of two sums of very small or large weights would leave the range of floats.
+    return _area(ranked.fp, ranked.tp, ranked.positives) / ranked.negatives
 
 
 def _blocks(length: int) -> Iterator[slice]:
@@ -141,3 +157,18 @@ def _area_up_to(ranked: Ranked, max_fpr: float) -> float:
         height = last_tp + share * (float(ranked.tp[inside]) - last_tp) / 2
         area += width * height / ranked.positives
     return area / ranked.negatives
+
+
+def _area_above(ranked: Ranked, max_fpr: float, min_tpr: float) -> float:
+    """Raw area left of ``max_fpr`` between the ROC curve and ``min_tpr``: the curve cut where it crosses that line."""
+    fpr = np.append(0.0, ranked.fp / ranked.negatives)
+    height = np.append(0.0, ranked.tp / ranked.positives) - min_tpr
+    first = int(np.argmax(height > 0))  # the curve ends at 1, above the line
+    start = fpr[first] - (fpr[first] - fpr[first - 1]) * height[first] / (height[first] - height[first - 1])
+    if start >= max_fpr:
+        return 0.0
+    inside = slice(first, max(int(np.searchsorted(fpr, max_fpr, side="right")), first))
+    end = np.interp(max_fpr, fpr[first - 1 :], height[first - 1 :])
+    x = np.concatenate([[start], fpr[inside], [max_fpr]])
+    y = np.concatenate([[0.0], height[inside], [end]])
+    return float(np.trapezoid(y, x))

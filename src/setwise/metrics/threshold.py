@@ -62,10 +62,11 @@ def choose_threshold(
     Args:
         scores: logits or any finite scores, higher is more positive. # shape: (n,)
         labels: 0 or 1. # shape: (n,)
-        maximize: ``"f1"``, ``"fbeta(2)"``, ``"precision"``, ``"recall"`` or ``"tpr"``, ``"specificity"``,
-            ``"accuracy"``, ``"balanced_accuracy"``, ``"jaccard"``, ``"youden"``, ``"g_mean"``, ``"mcc"`` or
-            ``"positive_rate"``; or a function of the arrays (tp, fp, fn, tn), one entry per threshold, that returns
-            such an array (where it is NaN, the threshold is passed over).
+        maximize: ``"f1"`` or ``"dice"``, ``"f2"`` or ``"fbeta(2)"``, ``"jaccard"`` or ``"iou"``,
+            ``"tversky(0.3,0.7)"``, ``"precision"``, ``"recall"`` or ``"tpr"``, ``"specificity"``, ``"accuracy"``,
+            ``"balanced_accuracy"``, ``"youden"``, ``"g_mean"``, ``"mcc"``, ``"kappa"`` or ``"positive_rate"``; or a
+            function of the arrays (tp, fp, fn, tn), one entry per threshold, that returns such an array (where it is
+            NaN, the threshold is passed over).
         subject_to: such as ``"recall>=0.9"`` or ``["precision >= 0.5", "positive_rate <= 0.1"]``; besides the names
             above, ``"fpr"`` and ``"fnr"``.
         weight: non-negative weight per sample. # shape: (n,)
