@@ -6,7 +6,7 @@ import doctest
 from pathlib import Path
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGE = DOCS / "linear-program.md"
+PAGE = DOCS / "linear-programs.md"
 
 
 def test_the_page_runs() -> None:
