@@ -30,6 +30,18 @@ ENTRY_POINTS: dict[str, Callable[..., Any]] = {
     "precision": metrics.precision,
     "recall": metrics.recall,
     "accuracy": metrics.accuracy,
+    "balanced_accuracy": metrics.balanced_accuracy,
+    "specificity": metrics.specificity,
+    "dice": metrics.dice,
+    "mcc": metrics.mcc,
+    "g_mean": metrics.g_mean,
+    "kappa": metrics.kappa,
+    "tversky": lambda s, y, weight=None: metrics.tversky(s, y, alpha=0.3, beta=0.7, weight=weight),
+    "ratio": lambda s, y, weight=None: metrics.ratio(
+        s, y, numerator=(1, 0, 0, 1), denominator=(1, 2, 1, 1), weight=weight
+    ),
+    "count_measure": metrics.count_measure(lambda tp, fp, fn, tn: tp - 2 * fp - fn + 3 * tn),
+    "precision_at_k": lambda s, y, weight=None: metrics.precision_at_k(s, y, k=0.5, weight=weight),
     "precision_at_recall": lambda s, y, weight=None: metrics.precision_at_recall(s, y, recall=0.5, weight=weight),
     "recall_at_precision": lambda s, y, weight=None: metrics.recall_at_precision(s, y, precision=0.5, weight=weight),
     "tpr_at_fpr": lambda s, y, weight=None: metrics.tpr_at_fpr(s, y, fpr=0.5, weight=weight),
@@ -191,6 +203,7 @@ def test_one_class_curves() -> None:
     ("measure", "option", "accepted", "refused"),
     [
         (metrics.partial_auroc, "max_fpr", (1e-3, 1, 1.0), (0.0, 1.1, -0.1, float("nan"))),
+        (metrics.precision_at_k, "k", (1, 3, 0.5, np.int32(2)), (0, 4, 1.5, float("nan"))),
         (metrics.precision_at_recall, "recall", (0, 0.5, 1), (-0.1, 1.1, float("nan"))),
         (metrics.recall_at_precision, "precision", (0, 0.5, 1), (-0.1, 1.1, float("nan"))),
         (metrics.tpr_at_fpr, "fpr", (0, 0.5, 1), (-0.1, 1.1, float("nan"))),

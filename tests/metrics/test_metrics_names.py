@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,6 +35,26 @@ WEIGHT = RNG.random(60)
         (("recall@precision>=0.6",), lambda s, y, **w: metrics.recall_at_precision(s, y, precision=0.6, **w)),
         (("tpr@fpr<=0.2",), lambda s, y, **w: metrics.tpr_at_fpr(s, y, fpr=0.2, **w)),
         (("fpr@tpr>=0.95",), lambda s, y, **w: metrics.fpr_at_tpr(s, y, tpr=0.95, **w)),
+        (("f2", "F2", "f2.0"), lambda s, y, **w: metrics.fbeta(s, y, beta=2, **w)),
+        (("f0.5", "f.5"), lambda s, y, **w: metrics.fbeta(s, y, beta=0.5, **w)),
+        (("dice",), metrics.dice),
+        (("tversky(0.3,0.7)", "Tversky( .3, .7 )"), lambda s, y, **w: metrics.tversky(s, y, alpha=0.3, beta=0.7, **w)),
+        (("mcc",), metrics.mcc),
+        (("g_mean",), metrics.g_mean),
+        (("kappa", "kappa[binary]"), metrics.kappa),
+        (("balanced_accuracy",), metrics.balanced_accuracy),
+        (("specificity",), metrics.specificity),
+        (("precision@k=10", "precision @ k = 10"), lambda s, y, **w: metrics.precision_at_k(s, y, k=10, **w)),
+        (("precision@k=0.1", "precision@k=1e-1"), lambda s, y, **w: metrics.precision_at_k(s, y, k=0.1, **w)),
+        (
+            ("pauc@fpr<=0.3", "pauc(0.3)", "partial_auroc@fpr<=.3"),
+            lambda s, y, **w: metrics.partial_auroc(s, y, max_fpr=0.3, **w),
+        ),
+        (
+            ("pauc@fpr<=0.3,tpr>=0.5", "pauc @ tpr >= 0.5, fpr <= 0.3"),
+            lambda s, y, **w: metrics.partial_auroc(s, y, max_fpr=0.3, min_tpr=0.5, **w),
+        ),
+        (("pauc@tpr>=0.5",), lambda s, y, **w: metrics.partial_auroc(s, y, max_fpr=1, min_tpr=0.5, **w)),
         (("partial_auroc(0.1)",), lambda s, y, **w: metrics.partial_auroc(s, y, max_fpr=0.1, **w)),
     ],
 )
@@ -43,13 +65,114 @@ def test_a_name_is_its_function(names: tuple[str, ...], expected: Callable[..., 
         assert metric(SCORES, LABELS, weight=WEIGHT) == expected(SCORES, LABELS, weight=WEIGHT)
 
 
+MANY_LABELS = RNG.integers(0, 3, 60)
+MANY_SCORES = np.round(RNG.normal(size=(60, 3)) + np.eye(3)[MANY_LABELS], 1)
+
+
 @pytest.mark.parametrize(
-    "name",
-    ["", "auroc2", "fbeta", "fbeta()", "fbeta(two)", "auroc(1)", "precision@recall<=0.9", "recall@fpr>=0.1", "@"],
+    ("names", "expected"),
+    [
+        (("auc_ova", "auc[ova]", "auroc[ova]", "auc_ova[macro]", "AUC[OVA, softmax]"), metrics.multiclass_auroc),
+        (
+            ("auc_ova[weighted]", "auc[ova,weighted]"),
+            lambda s, y, **w: metrics.multiclass_auroc(s, y, average="weighted", **w),
+        ),
+        (("auc_ova[none]",), lambda s, y, **w: metrics.multiclass_auroc(s, y, average="none", **w)),
+        (("auc_mu", "auc[mu]", "auc_mu[pair]"), metrics.auc_mu),
+        (
+            ("auc_mu[sum,raw]", "auc[mu,raw,sum]"),
+            lambda s, y, **w: metrics.auc_mu(s, y, average="sum", link="raw", **w),
+        ),
+        (("jaccard[macro]", "iou[ macro ]"), lambda s, y, **w: metrics.jaccard(s, y, average="macro", **w)),
+        (("f1[micro]",), lambda s, y, **w: metrics.fbeta(s, y, average="micro", **w)),
+        (
+            ("f2[weighted]", "fbeta(2)[weighted]"),
+            lambda s, y, **w: metrics.fbeta(s, y, beta=2, average="weighted", **w),
+        ),
+        (("dice[none,batch]", "dice[none]"), lambda s, y, **w: metrics.dice(s, y, average="none", **w)),
+        (("mcc[macro]",), lambda s, y, **w: metrics.mcc(s, y, average="macro", **w)),
+        (
+            ("tversky(1,2)[macro]",),
+            lambda s, y, **w: metrics.tversky(s, y, alpha=1, beta=2, average="macro", **w),
+        ),
+    ],
 )
+def test_names_for_several_classes(names: tuple[str, ...], expected: Callable[..., Any]) -> None:
+    for name in names:
+        metric: Callable[..., Any] = metrics.metric_by_name(name)
+        np.testing.assert_array_equal(metric(MANY_SCORES, MANY_LABELS), expected(MANY_SCORES, MANY_LABELS))
+        np.testing.assert_array_equal(
+            metric(MANY_SCORES, MANY_LABELS, weight=WEIGHT), expected(MANY_SCORES, MANY_LABELS, weight=WEIGHT)
+        )
+
+
+def test_names_for_maps_and_other_thresholds() -> None:
+    scores, labels = RNG.normal(size=(4, 3, 5, 5)), RNG.integers(0, 3, (4, 5, 5))
+    expected = metrics.jaccard(scores, labels, average="macro", counting="image")
+    assert metrics.metric_by_name("iou[macro,image]")(scores, labels) == expected
+    assert metrics.metric_by_name("iou[image, macro]")(scores, labels) == expected
+    assert metrics.metric_by_name("f1")(SCORES, LABELS, threshold=0.5) == metrics.fbeta(SCORES, LABELS, threshold=0.5)
+
+
+UNKNOWN = [
+    "",
+    "auroc2",
+    "fbeta",
+    "fbeta()",
+    "fbeta(two)",
+    "fbeta(1,2)",
+    "auroc(1)",
+    "auc[macro]",
+    "auc_mu[macro]",
+    "auc_ova[pair]",
+    "ap[macro]",
+    "jaccard[mean]",
+    "jaccard[macro,micro]",
+    "jaccard[]",
+    "jaccard[macro",
+    "tversky",
+    "tversky(0.3)",
+    "mcc(1)",
+    "precision@recall<=0.9",
+    "recall@fpr>=0.1",
+    "recall@k=10",
+    "precision@k>=10",
+    "precision@recall>=0.9,k=3",
+    "pauc",
+    "pauc@",
+    "pauc@fpr<=0.1,fpr<=0.2",
+    "pauc@fpr>=0.1",
+    "@",
+]
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
 def test_unknown_names_list_the_known_forms(name: str) -> None:
     with pytest.raises(InputError, match=r"auroc .*fbeta\(2\).*precision@recall>=0\.9.*but got"):
         metrics.metric_by_name(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("jacard", "jaccard"),
+        ("kapa", "kappa"),
+        ("acuracy", "accuracy"),
+        ("precison@recall>=0.9", "precision@recall>=0.9"),
+        ("f1[marco]", "f1[macro]"),
+        ("auc_nu", "auc_mu"),
+        ("pauc@fpr<0.1", "pauc@fpr<=0.1"),
+        ("tversky(0.3)", "tversky(0.3,0.7)"),
+    ],
+)
+def test_unknown_names_get_the_nearest(name: str, near: str) -> None:
+    with pytest.raises(InputError, match=re.escape(f"Did you mean {near!r}?")):
+        metrics.metric_by_name(name)
+
+
+def test_a_name_like_no_other_gets_no_hint() -> None:
+    with pytest.raises(InputError, match=r"but got 'zzzzzz'\.$"):
+        metrics.metric_by_name("zzzzzz")
 
 
 @pytest.mark.parametrize(
@@ -60,6 +183,12 @@ def test_unknown_names_list_the_known_forms(name: str) -> None:
         ("fbeta(-1)", "beta"),
         ("partial_auroc(0)", "max_fpr"),
         ("partial_auroc(2)", "max_fpr"),
+        ("pauc@fpr<=2", "max_fpr"),
+        ("pauc@fpr<=0.5,tpr>=1", "min_tpr"),
+        ("tversky(-1,1)", "alpha"),
+        ("tversky(1,-1)", "beta"),
+        ("precision@k=0", "k"),
+        ("precision@k=1.5", "k"),
     ],
 )
 def test_levels_are_checked_when_the_name_is_read(name: str, argument: str) -> None:

@@ -34,6 +34,13 @@ ORACLES: dict[str, Callable[[Cells], float]] = {
     "specificity": lambda c: over(c[3], c[1] + c[3]),
     "accuracy": lambda c: (c[0] + c[3]) / sum(c),
     "balanced_accuracy": lambda c: over(c[0], c[0] + c[2]) / 2 + over(c[3], c[1] + c[3]) / 2,
+    "kappa": lambda c: over(
+        2 * (c[0] * c[3] - c[1] * c[2]), (c[0] + c[1]) * (c[1] + c[3]) + (c[0] + c[2]) * (c[2] + c[3])
+    ),
+    "tversky(0.3,0.7)": lambda c: over(c[0], c[0] + 0.3 * c[1] + 0.7 * c[2]),
+    "f2": lambda c: over(5 * c[0], 5 * c[0] + c[1] + 4 * c[2]),
+    "dice": lambda c: over(2 * c[0], 2 * c[0] + c[1] + c[2]),
+    "iou": lambda c: over(c[0], c[0] + c[1] + c[2]),
     "f1": lambda c: over(2 * c[0], 2 * c[0] + c[1] + c[2]),
     "fbeta(2)": lambda c: over(5 * c[0], 5 * c[0] + c[1] + 4 * c[2]),
     "jaccard": lambda c: over(c[0], c[0] + c[1] + c[2]),
