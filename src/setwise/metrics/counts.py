@@ -29,7 +29,6 @@ Args:
 
 from __future__ import annotations
 
-import inspect
 import math
 from functools import partial
 from typing import Literal, NamedTuple, Protocol, Unpack, cast, overload
@@ -138,7 +137,6 @@ def count_measure(function: CountFunction, *, zero_division: float = 0.0) -> Cou
             warn_undefined(f"There is a division 0/0, so {measure.__name__} is undefined: NaN.")
         return value
 
-    measure.__signature__ = inspect.signature(measure)  # type: ignore[attr-defined]  # not that of the function
     for name in ("__name__", "__qualname__", "__doc__", "__module__"):
         setattr(measure, name, getattr(function, name, getattr(measure, name)))
     return cast("CountMeasure", measure)
