@@ -11,8 +11,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from setwise._checks import InputError
-from setwise.lp import ExteriorNewton, LinearProgram, Solution, solve
-from support.programs import dense, normal
+from setwise.lp import ExteriorNewton, HiGHS, Interior, LinearProgram, Solution, solve
+from setwise.lp._flat import Flat
+from setwise.lp.newton import published_step
+from setwise.lp.solve import Solver
+from support.programs import dense, f_score, normal
 
 PENALTY, RIDGE = 1e-3, 1e-3
 
@@ -84,3 +87,59 @@ def test_a_start_with_another_number_of_variables_is_refused() -> None:
     problem, other = dense(0, 2, 5, 10), solve(dense(0, 2, 6, 10))
     with pytest.raises(InputError, match="`start` to have 5 variables, but got 6"):
         solve(problem, ExteriorNewton.paper(), start=other)
+
+
+def f_scores(count: int) -> LinearProgram:
+    g = torch.Generator().manual_seed(5)
+    labels = (torch.arange(20) % 2).to(torch.float64)
+    singles = [f_score(scores, labels) for scores in normal(g, count, 20)]
+    return LinearProgram(
+        torch.stack([p.c for p in singles]),
+        torch.stack([p.A for p in singles if isinstance(p.A, Tensor)]),
+        singles[0].b,
+        singles[0].A_eq,
+        singles[0].b_eq,
+    )
+
+
+@pytest.mark.parametrize("scale", [1.0, 100.0])
+@pytest.mark.parametrize("kind", ["f-score", "generic"])
+def test_ours_reaches_the_optimum_from_where_the_loop_does_not(kind: str, scale: float) -> None:
+    problem = f_scores(10) if kind == "f-score" else dense(4, 10, 20, 60)
+    exact = solve(problem, HiGHS())
+    nothing = type(exact.dual)(*(torch.zeros_like(part) for part in exact.dual))
+    start = replace(exact, primal=scale * normal(torch.Generator().manual_seed(1), *exact.primal.shape), dual=nothing)
+
+    def solved(solver: Solver) -> Tensor:
+        found = solve(problem, solver, start=start, throw=False)
+        off = (found.value - exact.value).abs() / (1 + exact.value.abs())
+        return torch.maximum(off, found.primal_residual) <= 1e-6
+
+    assert solved(ExteriorNewton()).all()
+    assert solved(Interior()).all()
+    assert not solved(ExteriorNewton.paper(steps=200)).all()  # not for want of steps
+
+
+def test_the_f_score_program_has_more_active_rows_than_their_rank() -> None:
+    problem = f_scores(6)
+    flat = Flat.of(problem)
+    primal = solve(problem).primal
+    for k in range(6):
+        active = (flat.h - flat.G(primal))[k].abs() <= 1e-9
+        assert isinstance(problem.A, Tensor)
+        rows = torch.cat([problem.A[k], -torch.eye(21, dtype=torch.float64)])[active]
+        rows = torch.cat([rows, flat.E[k]])
+        assert int(torch.linalg.matrix_rank(rows)) == 21 < len(rows)
+
+
+def test_a_loop_that_does_not_converge_on_the_f_score_program_goes_in_circles() -> None:
+    flat = Flat.of(f_scores(10))
+    y = normal(torch.Generator().manual_seed(2), 10, 21)
+    path = []
+    for _ in range(100):
+        y = published_step(flat, y, PENALTY, ridge=RIDGE, step_size=1.0)
+        path.append(y)
+    moved = (path[-1] - path[-2]).abs().amax(-1) > 1e-6
+    returned = torch.stack([(path[-1] - path[-1 - p]).abs().amax(-1) for p in range(2, 9)]).amin(0) < 1e-9
+    assert moved.any()
+    assert returned[moved].all()
