@@ -24,7 +24,7 @@ from setwise.lp.solution import Duals
 
 _ARRAYS = ("c", "A", "E", "e", "h", "mask")
 _SCALING_PASSES = 6
-_WELL_SCALED = 16.0  # rows and columns whose largest entries stay within this factor of 1 are left alone
+WELL_SCALED = 16.0  # rows and columns whose largest entries stay within this factor of 1 are left alone
 
 
 Array = Any  # a torch tensor or a NumPy array
@@ -88,7 +88,9 @@ class Flat:
         b = flat(problem.b, problem.inequalities)
         sides, masks = [b], [torch.isfinite(b)]
         lower, upper = flat(problem.lower, n), flat(problem.upper, n)
-        has_lower, has_upper = bool(torch.isfinite(lower).any()), bool(torch.isfinite(upper).any())
+        has_upper = bool(torch.isfinite(upper).any())
+        # Without any row there is still this block, all masked, so that no reduction over rows is empty.
+        has_lower = bool(torch.isfinite(lower).any()) or not (has_upper or problem.inequalities)
         if has_lower:
             sides.append(-lower)
             masks.append(torch.isfinite(lower))
@@ -263,4 +265,4 @@ def _peak(matrix: Tensor, dim: int) -> Tensor:
 
 
 def _is_near_one(peak: Tensor) -> bool:
-    return peak.numel() == 0 or bool((peak.amax() <= _WELL_SCALED) & (peak.amin() >= 1 / _WELL_SCALED))
+    return peak.numel() == 0 or bool((peak.amax() <= WELL_SCALED) & (peak.amin() >= 1 / WELL_SCALED))

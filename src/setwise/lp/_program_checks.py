@@ -90,7 +90,7 @@ def number_or_tensor(name: str, value: float | Tensor, like: Tensor) -> Tensor:
         return value
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
         raise TypeError(f"Expected `{name}` to be a number or a torch.Tensor, but got {type(value).__name__}.")
-    return torch.as_tensor(float(value), dtype=like.dtype, device=like.device)
+    return torch.full((), float(value), dtype=like.dtype, device=like.device)
 
 
 def broadcast(batches: Iterable[tuple[str, torch.Size]]) -> torch.Size:
@@ -98,7 +98,10 @@ def broadcast(batches: Iterable[tuple[str, torch.Size]]) -> torch.Size:
     common = torch.Size()
     for name, batch in batches:
         if batch == common or not batch:
-            continue  # torch's own function costs as much as a small solve
+            continue  # torch's own function costs as much as a step of a small solve
+        if not common:
+            common = batch
+            continue
         try:
             common = torch.broadcast_shapes(common, batch)
         except RuntimeError:
@@ -121,13 +124,17 @@ def finite(name: str, value: Matrix) -> None:
 def not_nan_nor(infinity: float, name: str, value: Tensor) -> None:
     """Refuse NaN and one of the two infinities; the other one means that there is no constraint."""
     entries = value.detach()
+    if entries.numel() == 0:
+        return
+    extreme = float(entries.amin() if infinity < 0 else entries.amax())  # NaN if there is one
+    if extreme != infinity and not math.isnan(extreme):
+        return
     bad = entries.isnan() | (entries == infinity)
-    if bool(bad.any()):
-        first = [int(i) for i in bad.nonzero()[0]]
-        raise _checks.InputError(
-            f"Expected `{name}` to hold numbers or {-infinity}, but {int(bad.sum())} of {bad.numel()} values are not, "
-            f"the first at {first}: {float(entries[tuple(first)])}."
-        )
+    first = [int(i) for i in bad.nonzero()[0]]
+    raise _checks.InputError(
+        f"Expected `{name}` to hold numbers or {-infinity}, but {int(bad.sum())} of {bad.numel()} values are not, "
+        f"the first at {first}: {float(entries[tuple(first)])}."
+    )
 
 
 def _strided(name: str, value: Tensor) -> None:

@@ -11,6 +11,7 @@ from torch import Tensor
 from setwise import _checks
 from setwise.lp import interior as inner
 from setwise.lp import newton
+from setwise.lp._corner import solve_single
 from setwise.lp._flat import Flat, Point, Scaling, equilibrate
 from setwise.lp.problem import LinearProgram
 from setwise.lp.solution import Duals, Solution, Status
@@ -39,6 +40,9 @@ class Interior:
     ) -> Solution:
         """Solve; a ``start`` is tried by the exterior method first, and only what it leaves goes on to the interior."""
         max_steps = 100 if max_steps is None else max_steps
+        quick = None if start is not None else solve_single(problem, max_steps=max_steps, tolerance=tolerance)
+        if quick is not None:
+            return quick
         flat = Flat.of(problem)
         scaled, scaling = whole = equilibrate(flat)
         ends = _Ends(flat)

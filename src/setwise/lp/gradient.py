@@ -20,8 +20,8 @@ gradient, and the backward pass solves with the factorization of the forward pas
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, Protocol, cast
+from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -154,97 +154,6 @@ GRADIENTS: dict[str, Callable[[], Gradient]] = {
     "smoothed": SmoothedGradient,
     "unrolled": UnrolledGradient,
 }
-
-
-def attach(problem: LinearProgram, solution: Solution, gradient: str | Gradient) -> Solution:
-    """The solution with value, primal and dual attached to the problem's tensors."""
-    if isinstance(gradient, str):
-        _checks.one_of("gradient", gradient, GRADIENTS)
-        gradient = GRADIENTS[gradient]()
-    if not hasattr(gradient, "primal"):
-        raise TypeError(
-            f"Expected `gradient` to be a name or an object such as ImplicitGradient(), but got {gradient!r}."
-        )
-    tensors = {name: part for name, part in vars(problem).items() if isinstance(part, Tensor)}
-    operators = len(tensors) < len(vars(problem))
-    if not (torch.is_grad_enabled() and (operators or problem.requires_grad)):
-        return solution
-    chosen = gradient
-
-    def value(again: LinearProgram, *, twice: bool) -> Tensor:
-        x, duals = solution.primal, solution.dual
-        if twice:
-            basis = Basis.of(again, solution)
-            x, duals = basis.attached_primal(), basis.attached_duals()
-        return torch.where(solution.optimal, _lagrangian(again, x, duals), 0.0)
-
-    def primal(again: LinearProgram, *, twice: bool) -> Tensor:  # noqa: ARG001 (the same either way)
-        return chosen.primal(again, solution)
-
-    def duals(again: LinearProgram, *, twice: bool) -> Tensor:  # noqa: ARG001
-        return torch.cat(Basis.of(again, solution).attached_duals(), -1)
-
-    function: type[torch.autograd.Function] = _Deferred
-
-    def attached(part: Tensor, build: _Builder) -> Tensor:
-        if operators:  # what an operator holds is reached only by a graph that is made now
-            built = build(problem, twice=True)
-            return part + (built - built.detach()).to(part.dtype)
-        return cast("Tensor", function.apply(part, build, problem, tuple(tensors), *tensors.values()))
-
-    joined = attached(torch.cat(solution.dual, -1), duals)
-    point = solution.primal if isinstance(chosen, ValueGradient) else attached(solution.primal, primal)
-    sizes = [part.shape[-1] for part in solution.dual]
-    return replace(solution, value=attached(solution.value, value), primal=point, dual=Duals(*joined.split(sizes, -1)))
-
-
-class _Builder(Protocol):
-    def __call__(self, again: LinearProgram, *, twice: bool) -> Tensor:
-        """An output as a differentiable function of a program; ``twice`` if its derivative will be differentiated."""
-
-
-class _Deferred(torch.autograd.Function):
-    """An output whose graph is made in the backward pass, so that a solve pays only for what is differentiated."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, output: Tensor, build: _Builder, problem: LinearProgram, names: tuple[str, ...], *tensors: Tensor
-    ) -> Tensor:
-        ctx.build, ctx.problem, ctx.names = build, problem, names
-        ctx.save_for_backward(*tensors)
-        return output.view_as(output)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        twice = torch.is_grad_enabled()
-        wanted = ctx.needs_input_grad[4:]
-        tensors = list(ctx.saved_tensors)
-        if not twice:
-            tensors = [part.detach().requires_grad_(want) for part, want in zip(tensors, wanted, strict=True)]
-        inputs = [part for part, want in zip(tensors, wanted, strict=True) if want]
-        with torch.enable_grad():
-            again = ctx.problem.replaced(**dict(zip(ctx.names, tensors, strict=True)))
-            output = ctx.build(again, twice=twice)
-            found = iter(
-                torch.autograd.grad(output, inputs, grad.to(output.dtype), create_graph=twice, allow_unused=True)
-                if output.requires_grad
-                else [None] * len(inputs)
-            )
-        result = [next(found) if want else None for want in wanted]
-        zeros = (
-            part if part is not None or not want else torch.zeros_like(t)
-            for part, want, t in zip(result, wanted, tensors, strict=True)
-        )
-        return (None, None, None, None, *zeros)
-
-
-def _lagrangian(problem: LinearProgram, x: Tensor, duals: Duals) -> Tensor:
-    """C'x + offset + v'(A x - b) + w'(A_eq x - b_eq) + l'(lower - x) + u'(x - upper).  # shape: (*batch,)."""
-    rows, equalities, lower, upper = constraints(problem, x)
-    total = (problem.c * x).sum(-1) + problem.offset
-    for multiplier, residual in zip(duals, (rows, equalities, lower, upper), strict=True):
-        total = total + (multiplier * residual).sum(-1)
-    return total
 
 
 def _smooth_equations(problem: LinearProgram, flat: Flat, y: Tensor, active: Tensor, penalty: float) -> Tensor:

@@ -217,7 +217,7 @@ def _try_vertices(
     if not bool(ready.any()):
         return tried
     chosen = active[ready].nonzero()
-    index = (chosen[:, 1] if isinstance(chosen, Tensor) else chosen[1]).reshape(-1, needed)
+    index = (chosen[:, 1] if isinstance(chosen, Tensor) else chosen[1]).reshape(int(ready.sum()), needed)
     sub = flat if bool(ready.all()) else flat.select(ready)
     vertex, proven = Vertex.solve(sub, index)
     _keep_vertices(sub, vertex, proven, places[ready], result)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
 import torch
@@ -19,6 +19,7 @@ from setwise import _checks
 from setwise.lp import _general, _program_checks
 from setwise.lp.operator import Matrix, batch_of, is_csr, kind, matvec, to_dense
 
+FIELDS = ("c", "A", "b", "A_eq", "b_eq", "lower", "upper", "offset")
 _MATRICES = ("A", "A_eq")
 
 
@@ -81,6 +82,7 @@ class LinearProgram:
     lower: Tensor
     upper: Tensor
     offset: Tensor
+    _batch: torch.Size = field(init=False)  # asked for so often that it is kept
 
     def __init__(
         self,
@@ -109,7 +111,7 @@ class LinearProgram:
             value = value.expand(n) if value.dim() == 0 else value
             _program_checks.vector(name, value, n, "one entry per entry of `c`", c)
             self._set(**{name: value})
-        _program_checks.broadcast(self._batches())
+        self._set_batch()
         if _checks.values_are_readable() and c.device.type != "meta":
             self._check_values()
 
@@ -172,7 +174,7 @@ class LinearProgram:
     @property
     def batch_shape(self) -> torch.Size:
         """The broadcast of the leading dimensions of all fields."""
-        return _program_checks.broadcast(self._batches())
+        return self._batch
 
     @property
     def dtype(self) -> torch.dtype:
@@ -265,15 +267,16 @@ class LinearProgram:
         )
 
     def _fields(self) -> dict[str, Tensor | Matrix]:
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: getattr(self, name) for name in FIELDS}
 
     def _dims(self, name: str) -> int:
         """How many dimensions of a field come after the batch."""
         return 2 if name in _MATRICES else 0 if name == "offset" else 1
 
-    def _batches(self) -> list[tuple[str, torch.Size]]:
+    def _set_batch(self) -> None:
         shapes = {name: torch.Size(value.shape) for name, value in self._fields().items()}
-        return [(name, shape[: len(shape) - self._dims(name)]) for name, shape in shapes.items()]
+        batches = [(name, shape[: len(shape) - self._dims(name)]) for name, shape in shapes.items()]
+        object.__setattr__(self, "_batch", _program_checks.broadcast(batches))
 
     def _check_values(self) -> None:
         for name in ("c", "A", "A_eq", "b_eq", "offset"):
@@ -296,4 +299,5 @@ class LinearProgram:
         """A copy with other fields of the same shape, dtype and device, which are not checked again."""
         other = copy.copy(self)
         other._set(**values)  # noqa: SLF001 (of the same class)
+        other._set_batch()  # noqa: SLF001
         return other

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -42,6 +42,13 @@ class Duals(NamedTuple):
     upper: Tensor  # shape: (*batch, n)
 
 
+class Factor(Protocol):
+    """The factorization of a vertex's active rows K, kept from the forward pass for the backward pass."""
+
+    def by_columns(self, g: Tensor) -> Duals:
+        """(K')^-1 g, written into all constraints, 0 for inactive ones.  # shape: of g (*batch, n)."""
+
+
 @dataclass(frozen=True, eq=False)
 class Solution:
     """The outcome for a batch of programs.
@@ -62,6 +69,7 @@ class Solution:
         ray: Where unbounded: a direction d that keeps every constraint with c'd = -1; zeros elsewhere.
             # shape: (*batch, n)
         solver: Which solver it was.
+        factor: For the backward pass, where the solver kept it; :func:`~setwise.lp.solve` takes it off.
     """
 
     value: Tensor
@@ -75,12 +83,14 @@ class Solution:
     farkas: Duals
     ray: Tensor
     solver: str
+    factor: Factor | None = None
 
     @property
     def optimal(self) -> Tensor:
         """Where an optimum was found, as booleans.  # shape: (*batch,)."""
-        flags = np.asarray(self.status, dtype=object) == Status.OPTIMAL
-        return torch.as_tensor(np.asarray(flags, dtype=bool), device=self.value.device)
+        if isinstance(self.status, Status):
+            return torch.tensor(self.status is Status.OPTIMAL, device=self.value.device)
+        return torch.as_tensor(self.status == Status.OPTIMAL, device=self.value.device)
 
     def __repr__(self) -> str:
         if isinstance(self.status, Status):

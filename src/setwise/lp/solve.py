@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from setwise import _checks
+from setwise.lp._attach import attach
 from setwise.lp.dense import Interior
-from setwise.lp.gradient import Gradient, attach
+from setwise.lp.gradient import Gradient
 from setwise.lp.operator import is_csr
 from setwise.lp.problem import LinearProgram
 from setwise.lp.solution import LPError, Solution

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from setwise.lp._flat import Array, Flat, Point, largest
 
-_FEASIBLE = 1e-10
+FEASIBLE = 1e-10
 
 
 @dataclass
@@ -42,11 +42,11 @@ class Vertex:
         chosen = multipliers[:, : index.shape[1]]
         side, price = 1 + largest(flat.h), 1 + largest(flat.c)
         proven = xp.isfinite(x).all(-1) & xp.isfinite(multipliers).all(-1)
-        proven = proven & (largest((K @ x[..., None])[..., 0] - right) <= _FEASIBLE * side)
+        proven = proven & (largest((K @ x[..., None])[..., 0] - right) <= FEASIBLE * side)
         if flat.h.shape[-1]:
-            proven = proven & (xp.amin(flat.h - flat.G(x), -1) >= -_FEASIBLE * side)
+            proven = proven & (xp.amin(flat.h - flat.G(x), -1) >= -FEASIBLE * side)
         if chosen.shape[-1]:
-            proven = proven & (xp.amin(chosen, -1) >= -_FEASIBLE * price)
+            proven = proven & (xp.amin(chosen, -1) >= -FEASIBLE * price)
         return cls(index, x, multipliers, lu, pivots), proven
 
     def select(self, where: Array) -> Vertex:
