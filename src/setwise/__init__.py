@@ -8,13 +8,16 @@
 
 from setwise import functional, losses, lp, measures, metrics
 from setwise._checks import InputError
-from setwise.losses import AUCLoss
+from setwise.losses import AUCLoss, AveragePrecisionLoss, MulticlassAUCLoss, PartialAUCLoss
 from setwise.measures import parse
 from setwise.metrics import choose_threshold
 
 __all__ = [
     "AUCLoss",
+    "AveragePrecisionLoss",
     "InputError",
+    "MulticlassAUCLoss",
+    "PartialAUCLoss",
     "__version__",
     "choose_threshold",
     "functional",

@@ -92,7 +92,8 @@ def auc_exact(
     """
     _check_settings(margin, surrogate, "sum")
     scores, weight = prepare(scores, labels, weight, ("scores", "labels"))
-    return pair_loss(scores, positives(labels, name="labels"), weight, _terms(surrogate, margin), mean=False)[0]
+    terms = surrogate_terms(surrogate, margin)
+    return pair_loss(scores, positives(labels, name="labels"), weight, terms, mean=False)[0]
 
 
 def auc_loss(
@@ -121,9 +122,8 @@ def auc_loss(
         A scalar. A set without any pair (one class only, empty, all weights of a class 0) gives 0 with zero gradient.
     """
     _check_settings(margin, surrogate, reduction)
-    return _loss(input, target, weight, _terms(surrogate, margin), mean=reduction == "mean", check_values=check_values)[
-        0
-    ]
+    terms = surrogate_terms(surrogate, margin)
+    return _loss(input, target, weight, terms, mean=reduction == "mean", check_values=check_values)[0]
 
 
 class AUCLoss(nn.Module):
@@ -166,7 +166,7 @@ class AUCLoss(nn.Module):
             input,
             target,
             weight,
-            _terms(self.surrogate, self.margin),
+            surrogate_terms(self.surrogate, self.margin),
             mean=self.reduction == "mean",
             check_values=self.check_values,
         )
@@ -188,7 +188,7 @@ def _check_settings(margin: float, surrogate: str, reduction: str) -> None:
     _checks.one_of("reduction", reduction, REDUCTIONS)
 
 
-def _terms(surrogate: str, margin: float) -> tuple[Term, ...]:
+def surrogate_terms(surrogate: str, margin: float) -> tuple[Term, ...]:
     """Each surrogate as a sum of pair sums; min(1, z/m) = (relu(m - d) - relu(-d)) / m for d = s_i - s_j."""
     if surrogate == "hinge":
         return (Term(1.0, margin, 1),)

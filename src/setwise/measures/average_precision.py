@@ -1,0 +1,163 @@
+r"""Average precision: the mean over the positives of the precision where each of them is just let through.
+
+With R_r the weight of the positives that score at least as high as positive r (itself included), FP_r that of the
+negatives that do, and W the weight of all positives,
+
+    AP = sum_r (w_r / W) R_r / (R_r + FP_r).
+
+Only FP_r is made soft: the negative j counts with a surrogate of s_j >= s_r, of d = s_r - s_j,
+
+- ``"hinge"``: relu(margin - d). Every negative above a positive keeps a gradient, however far above it is.
+- ``"ramp"``: min(1, relu(margin - d) / margin), which tends to the measure as the margin goes to 0. A pair that is
+  misranked already gets no gradient, so it is meant for fine tuning and for comparison.
+
+The loss is 1 - AP with these, that is sum_r (w_r / W) F_r / (R_r + F_r). Both surrogates (the hinge with margin 1 or
+more, the ramp with any) are at least 1 where s_j >= s_r and never negative, so F_r >= FP_r, and as R/(R + F) falls with
+F, the loss bounds 1 - AP from above, ties and weights included.
+
+Where two positives change places: with equal weights they only swap their terms, so the loss is the same just before
+and just after (with unequal weights R has a step there, as in AP itself). On the tie itself both have the larger R, as
+the judge has it: tied positives pass the threshold together, and a weight of 2 is the same as two samples. So an exact
+tie of positives costs less than the scores around it, just as it raises AP; the gradient is that of the terms with R
+held fixed.
+
+There is no linear program: R_r / (R_r + F_r) is a sum of as many ratios as there are positives, each with a denominator
+of its own, which one scaling variable (Charnes and Cooper) cannot clear, and the loss is not convex in the scores.
+
+Value and gradient by sorting the positives and the negatives and by running sums (:mod:`setwise.kernels.precision`):
+O(n log n) time, O(n) memory; the pairs are never built.
+
+>>> import torch
+>>> scores = torch.tensor([2.0, 0.5, 0.0, -1.0], requires_grad=True)
+>>> labels = torch.tensor([1, 0, 1, 0])
+>>> loss = average_precision_loss(scores, labels)  # F = 0 and 1.5: (0 / 1 + 1.5 / 3.5) / 2
+>>> round(loss.item(), 6)
+0.214286
+>>> loss.backward()
+>>> scores.grad
+tensor([ 0.0000,  0.0816, -0.0816,  0.0000])
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from setwise import _checks
+from setwise.kernels import Term, precision_loss
+from setwise.measures._base import count_undefined, positives, prepare
+from setwise.measures.auc import surrogate_terms
+
+SURROGATES = ("hinge", "ramp")
+
+
+def average_precision_exact(
+    scores: Tensor, labels: Tensor, *, margin: float = 1.0, surrogate: str = "hinge", weight: Tensor | None = None
+) -> Tensor:
+    """One minus the soft average precision of each set, with its exact gradient.
+
+    Args:
+        scores: Scores, float32 or float64; every leading index is a set of its own.  # shape: (*batch, n)
+        labels: 0 or 1.  # shape: (*batch, n)
+        margin: How far below a positive a negative must be to cost nothing.
+        surrogate: ``"hinge"`` or ``"ramp"``.
+        weight: Per-sample weights.  # shape: (*batch, n)
+
+    Returns:
+        The loss of each set.  # shape: (*batch,)
+    """
+    _check_settings(margin, surrogate)
+    scores, weight = prepare(scores, labels, weight, ("scores", "labels"))
+    return precision_loss(scores, positives(labels, name="labels"), weight, surrogate_terms(surrogate, margin))[0]
+
+
+def average_precision_loss(
+    input: Tensor,
+    target: Tensor,
+    *,
+    margin: float = 1.0,
+    surrogate: str = "hinge",
+    weight: Tensor | None = None,
+    check_values: bool = True,
+) -> Tensor:
+    """One minus a soft average precision over all elements of ``input``.
+
+    Args:
+        input: Logits of any shape; all elements are one set. Half precision is computed in float32.
+        target: Labels 0 or 1, boolean, integer or float, of the same shape.
+        margin: How far below a positive a negative must be to cost nothing.
+        surrogate: ``"hinge"`` or ``"ramp"``.
+        weight: Non-negative per-sample weights of the same shape, constants.
+        check_values: Refuse scores that are not finite and labels other than 0 and 1. Never done while tracing or under
+            ``torch.func`` transforms.
+
+    Returns:
+        A scalar in [0, 1]. A set without any pair (one class only, empty, all weights of a class 0) gives 0 with zero
+        gradient.
+    """
+    _check_settings(margin, surrogate)
+    return _loss(input, target, weight, surrogate_terms(surrogate, margin), check_values=check_values)[0]
+
+
+class AveragePrecisionLoss(nn.Module):
+    """:func:`average_precision_loss` as a module: ``loss(logits, target, weight=None)``.
+
+    Args:
+        margin: How far below a positive a negative must be to cost nothing.
+        surrogate: ``"hinge"`` or ``"ramp"``.
+        check_values: Refuse scores that are not finite and labels other than 0 and 1.
+
+    Attributes:
+        undefined_batches: How many batches held no pair of a positive and a negative so far, and so gave loss 0 and no
+            gradient. Batches under ``torch.func`` transforms are not counted.
+
+    >>> import torch
+    >>> loss = AveragePrecisionLoss()
+    >>> loss(torch.zeros(4), torch.tensor([0, 1, 0, 1]))  # F = 2, R = 2: as the average precision of chance
+    tensor(0.5000)
+    >>> loss(torch.zeros(4), torch.zeros(4)), loss.undefined_batches.item()
+    (tensor(0.), 1)
+    """
+
+    undefined_batches: Tensor
+
+    def __init__(self, margin: float = 1.0, surrogate: str = "hinge", *, check_values: bool = True) -> None:
+        super().__init__()
+        _check_settings(margin, surrogate)
+        self.margin = margin
+        self.surrogate = surrogate
+        self.check_values = check_values
+        self.register_buffer("undefined_batches", torch.zeros((), dtype=torch.int64), persistent=False)
+
+    def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+        """The loss of one batch; see :func:`average_precision_loss`."""
+        terms = surrogate_terms(self.surrogate, self.margin)
+        loss, total = _loss(input, target, weight, terms, check_values=self.check_values)
+        count_undefined(self.undefined_batches, defined=total > 0)
+        return loss
+
+    def extra_repr(self) -> str:
+        """The settings, for ``repr``."""
+        return f"margin={self.margin}, surrogate={self.surrogate!r}"
+
+
+def _check_settings(margin: float, surrogate: str) -> None:
+    _checks.one_of("surrogate", surrogate, SURROGATES)
+    _checks.in_range("margin", margin, 0.0, math.inf, open_low=surrogate == "ramp", open_high=True)
+
+
+def _loss(
+    input: Tensor, target: Tensor, weight: Tensor | None, terms: tuple[Term, ...], *, check_values: bool
+) -> tuple[Tensor, Tensor | float]:
+    scores, weight = prepare(input, target, weight)
+    if scores.ndim != 1:
+        scores, target, weight = scores.flatten(), target.flatten(), None if weight is None else weight.flatten()
+    check_values = check_values and _checks.values_are_readable()
+    if check_values:
+        if weight is not None:
+            _checks.all_non_negative("weight", weight)
+        if not math.isfinite(scores.detach().sum().item()):  # an overflow of the sum alone is no error
+            _checks.all_finite("input", input)
+    return precision_loss(scores, positives(target, check_values=check_values), weight, terms)

@@ -1,0 +1,248 @@
+r"""Partial area under the ROC curve: where the false positive rate is low, and perhaps the true positive rate high.
+
+The part of the curve with FPR <= ``max_fpr`` compares only the highest negatives, a share ``max_fpr`` of them, with the
+positives; the part with TPR >= ``min_tpr`` compares only the lowest positives, a share 1 - ``min_tpr`` of them. Shares
+are shares of weight, and the sample at the border counts in part. The loss is the mean over the chosen pairs of a
+surrogate of s_i > s_j, the same as for the whole area (:mod:`setwise.measures.auc`); the measure itself is the area
+divided by that of the rectangle, (1 - ``min_tpr``) ``max_fpr``.
+
+Its linear program. Let k = max_fpr * (weight of the negatives), h = (1 - min_tpr) * (weight of the positives):
+
+    min sum_ij w_i w_j z_ij + k sum_i w_i a_i + h sum_j w_j b_j + k h e
+    s.t.  z_ij + a_i + b_j + e >= margin - (s_i - s_j),    z, a, b, e >= 0.
+
+Its dual hands out a mass X_ij to the pairs, at most w_i w_j to each, w_i k to the pairs of a positive, w_j h to those
+of a negative, and k h in all, so that sum_ij X_ij relu(margin - (s_i - s_j)) is largest. The choice by score is best:
+with x = margin - s_i and y = s_j, relu(x + y) is the length of {v: -x < v < y}, so the sum is a mixture, over v, of the
+mass on the pairs of the lowest positives with the highest negatives. On such a rectangle of pairs, of weights A and B,
+no X has more mass than min(A, h) min(B, k), and the choice by score has just that on all rectangles at once. So the
+program is exact for one-sided and two-sided parts alike, and the loss is convex in the scores. (One-sided, b and e can
+be 0, and what is left is the program of a sum of the k largest, or CVaR, one for each positive.)
+
+Selection and one sort: O(n log n) time, O(n) memory. A sample outside the chosen part has no gradient until it enters.
+With margin 1 the loss bounds 1 - measure from above. With ``surrogate="ramp"`` it tends to it as the margin goes to 0.
+
+References: Dodd, Pepe, "Partial AUC estimation and regression", 2003; Yang, Xu, Bao, He, Cao, Huang, "When all we need
+is a piece of the pie", ICML 2021 (two-sided).
+
+>>> import torch
+>>> scores = torch.tensor([2.0, 0.5, 0.0, -1.0], requires_grad=True)
+>>> labels = torch.tensor([1, 0, 1, 0])
+>>> loss = partial_auc_loss(scores, labels, max_fpr=0.5)  # against 0.5 only: pairs miss the margin by 0 and 1.5
+>>> loss.item()
+0.75
+>>> loss.backward()
+>>> scores.grad
+tensor([-0.0000,  0.5000, -0.5000,  0.0000])
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from setwise import _checks
+from setwise.kernels import Term, pair_loss, selected_weight
+from setwise.lp import LinearProgram
+from setwise.measures._base import count_undefined, positives, prepare
+from setwise.measures.auc import SURROGATES, surrogate_terms
+
+
+def partial_auc_program(
+    scores: Tensor,
+    labels: Tensor,
+    *,
+    max_fpr: float,
+    min_tpr: float = 0.0,
+    margin: float = 1.0,
+    weight: Tensor | None = None,
+) -> LinearProgram:
+    """The linear program of the module's page, one row for each pair of a positive and a negative.
+
+    The variables are z (the pairs in row-major order: all negatives of the first positive, then of the second), a, b
+    and e.
+
+    Args:
+        scores: Scores; the right-hand side keeps their graph.  # shape: (n,)
+        labels: 0 or 1.  # shape: (n,)
+        max_fpr: Share of the negatives, the highest, in (0, 1].
+        min_tpr: One minus the share of the positives, the lowest, in [0, 1).
+        margin: How far above every chosen negative each chosen positive is asked to be.
+        weight: Per-sample weights.  # shape: (n,)
+    """
+    _check_settings(max_fpr, min_tpr, margin, "hinge")
+    scores, weight = prepare(scores, labels, weight, ("scores", "labels"))
+    if scores.ndim != 1:
+        raise _checks.InputError(f"Expected `scores` to be of shape (n,), but got {tuple(scores.shape)}.")
+    positive = positives(labels, name="labels")
+    w = torch.ones_like(scores) if weight is None else weight.to(scores)
+    w_pos, w_neg = w[positive], w[~positive]
+    k, h = max_fpr * w_neg.sum(), (1 - min_tpr) * w_pos.sum()
+    gaps = scores[positive].unsqueeze(1) - scores[~positive]  # shape: (n_pos, n_neg)
+    cost = torch.cat([w_pos.outer(w_neg).flatten(), k * w_pos, h * w_neg, (k * h).reshape(1)])
+    p, n = gaps.shape
+    pairs = torch.arange(p * n, device=scores.device)
+    columns = torch.stack(
+        [pairs, p * n + pairs // max(n, 1), p * n + p + pairs % max(n, 1), torch.full_like(pairs, p * n + p + n)], dim=1
+    )
+    rows = torch.arange(0, 4 * p * n + 1, 4, device=scores.device)
+    minus_ones = torch.full((4 * p * n,), -1.0, dtype=scores.dtype, device=scores.device)
+    A = torch.sparse_csr_tensor(rows, columns.flatten(), minus_ones, (p * n, len(cost)), check_invariants=False)
+    return LinearProgram(cost, A, gaps.flatten() - margin)
+
+
+def partial_auc_exact(
+    scores: Tensor,
+    labels: Tensor,
+    *,
+    max_fpr: float,
+    min_tpr: float = 0.0,
+    margin: float = 1.0,
+    surrogate: str = "hinge",
+    weight: Tensor | None = None,
+) -> Tensor:
+    """The optimum of :func:`partial_auc_program` (for ``"hinge"``) by selection and one sort, with its gradient.
+
+    Args:
+        scores: Scores, float32 or float64; every leading index is a set of its own.  # shape: (*batch, n)
+        labels: 0 or 1.  # shape: (*batch, n)
+        max_fpr: As in the program.
+        min_tpr: As in the program.
+        margin: As in the program.
+        surrogate: What is summed over the pairs, see :mod:`setwise.measures.auc`.
+        weight: Per-sample weights.  # shape: (*batch, n)
+
+    Returns:
+        The sum over the chosen pairs.  # shape: (*batch,)
+    """
+    _check_settings(max_fpr, min_tpr, margin, surrogate)
+    scores, weight = prepare(scores, labels, weight, ("scores", "labels"))
+    positive = positives(labels, name="labels")
+    chosen = selected_weight(scores, positive, weight, negatives_share=max_fpr, positives_share=1 - min_tpr)
+    return pair_loss(scores, positive, chosen, surrogate_terms(surrogate, margin), mean=False)[0]
+
+
+def partial_auc_loss(
+    input: Tensor,
+    target: Tensor,
+    *,
+    max_fpr: float,
+    min_tpr: float = 0.0,
+    margin: float = 1.0,
+    surrogate: str = "hinge",
+    weight: Tensor | None = None,
+    check_values: bool = True,
+) -> Tensor:
+    """Pairwise surrogate of one minus the normalized partial AUC over all elements of ``input``.
+
+    Args:
+        input: Logits of any shape; all elements are one set. Half precision is computed in float32.
+        target: Labels 0 or 1, boolean, integer or float, of the same shape.
+        max_fpr: Right end of the part of the curve: which share of the negatives, the highest, counts; in (0, 1].
+        min_tpr: Lower end of the part: all but this share of the positives, the lowest, count; in [0, 1).
+        margin: How far above every chosen negative each chosen positive is asked to be.
+        surrogate: ``"hinge"``, ``"squared_hinge"`` or ``"ramp"``.
+        weight: Non-negative per-sample weights of the same shape, constants.
+        check_values: Refuse scores that are not finite and labels other than 0 and 1. Never done while tracing or under
+            ``torch.func`` transforms.
+
+    Returns:
+        A scalar. A set without any pair (one class only, empty, all weights of a class 0) gives 0 with zero gradient.
+    """
+    _check_settings(max_fpr, min_tpr, margin, surrogate)
+    return _loss(
+        input, target, weight, (max_fpr, min_tpr), surrogate_terms(surrogate, margin), check_values=check_values
+    )[0]
+
+
+class PartialAUCLoss(nn.Module):
+    """:func:`partial_auc_loss` as a module: ``loss(logits, target, weight=None)``.
+
+    Args:
+        max_fpr: Right end of the part of the curve: which share of the negatives, the highest, counts; in (0, 1].
+        min_tpr: Lower end of the part: all but this share of the positives, the lowest, count; in [0, 1).
+        margin: How far above every chosen negative each chosen positive is asked to be.
+        surrogate: ``"hinge"``, ``"squared_hinge"`` or ``"ramp"``.
+        check_values: Refuse scores that are not finite and labels other than 0 and 1.
+
+    Attributes:
+        undefined_batches: How many batches held no pair so far, and so gave loss 0 and no gradient. Batches under
+            ``torch.func`` transforms are not counted.
+
+    >>> import torch
+    >>> loss = PartialAUCLoss(max_fpr=0.5)  # of the two negatives only the higher one counts
+    >>> loss(torch.tensor([1.0, 2.0, -5.0]), torch.tensor([0, 1, 0]))
+    tensor(0.)
+    >>> loss(torch.tensor([1.0, 1.5, -5.0]), torch.tensor([0, 1, 0]))
+    tensor(0.5000)
+    """
+
+    undefined_batches: Tensor
+
+    def __init__(
+        self,
+        max_fpr: float,
+        min_tpr: float = 0.0,
+        *,
+        margin: float = 1.0,
+        surrogate: str = "hinge",
+        check_values: bool = True,
+    ) -> None:
+        super().__init__()
+        _check_settings(max_fpr, min_tpr, margin, surrogate)
+        self.max_fpr = max_fpr
+        self.min_tpr = min_tpr
+        self.margin = margin
+        self.surrogate = surrogate
+        self.check_values = check_values
+        self.register_buffer("undefined_batches", torch.zeros((), dtype=torch.int64), persistent=False)
+
+    def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+        """The loss of one batch; see :func:`partial_auc_loss`."""
+        loss, total = _loss(
+            input,
+            target,
+            weight,
+            (self.max_fpr, self.min_tpr),
+            surrogate_terms(self.surrogate, self.margin),
+            check_values=self.check_values,
+        )
+        count_undefined(self.undefined_batches, defined=total > 0)
+        return loss
+
+    def extra_repr(self) -> str:
+        """The settings, for ``repr``."""
+        return f"max_fpr={self.max_fpr}, min_tpr={self.min_tpr}, margin={self.margin}, surrogate={self.surrogate!r}"
+
+
+def _check_settings(max_fpr: float, min_tpr: float, margin: float, surrogate: str) -> None:
+    _checks.in_range("max_fpr", max_fpr, 0, 1, open_low=True)
+    _checks.in_range("min_tpr", min_tpr, 0, 1, open_high=True)
+    _checks.one_of("surrogate", surrogate, SURROGATES)
+    _checks.in_range("margin", margin, 0.0, math.inf, open_low=surrogate == "ramp", open_high=True)
+
+
+def _loss(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    part: tuple[float, float],
+    terms: tuple[Term, ...],
+    *,
+    check_values: bool,
+) -> tuple[Tensor, Tensor | float]:
+    scores, weight = prepare(input, target, weight)
+    if scores.ndim != 1:
+        scores, target, weight = scores.flatten(), target.flatten(), None if weight is None else weight.flatten()
+    check_values = check_values and _checks.values_are_readable()
+    if check_values and weight is not None:
+        _checks.all_non_negative("weight", weight)
+    positive = positives(target, check_values=check_values)
+    chosen = selected_weight(scores, positive, weight, negatives_share=part[0], positives_share=1 - part[1])
+    loss, total = pair_loss(scores, positive, chosen, terms, mean=True)
+    # A score that is not finite cannot give a finite value, so a finite value needs no further pass over the scores.
+    if check_values and (total == 0 or not math.isfinite(loss.item())):
+        _checks.all_finite("input", input)
+    return loss, total
