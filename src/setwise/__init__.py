@@ -8,16 +8,41 @@
 
 from setwise import functional, losses, lp, measures, metrics
 from setwise._checks import InputError
-from setwise.losses import AUCLoss, AveragePrecisionLoss, MulticlassAUCLoss, PartialAUCLoss
+from setwise.losses import (
+    AUCLoss,
+    AveragePrecisionLoss,
+    BalancedAccuracyLoss,
+    DiceLoss,
+    FBetaLoss,
+    GMeanLoss,
+    JaccardLoss,
+    KappaLoss,
+    MCCLoss,
+    MeasureLoss,
+    MulticlassAUCLoss,
+    PartialAUCLoss,
+    RatioLoss,
+    TverskyLoss,
+)
 from setwise.measures import parse
 from setwise.metrics import choose_threshold
 
 __all__ = [
     "AUCLoss",
     "AveragePrecisionLoss",
+    "BalancedAccuracyLoss",
+    "DiceLoss",
+    "FBetaLoss",
+    "GMeanLoss",
     "InputError",
+    "JaccardLoss",
+    "KappaLoss",
+    "MCCLoss",
+    "MeasureLoss",
     "MulticlassAUCLoss",
     "PartialAUCLoss",
+    "RatioLoss",
+    "TverskyLoss",
     "__version__",
     "choose_threshold",
     "functional",

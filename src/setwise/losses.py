@@ -2,7 +2,24 @@
 
 from setwise.measures.auc import AUCLoss
 from setwise.measures.average_precision import AveragePrecisionLoss
+from setwise.measures.count_measure import BalancedAccuracyLoss, GMeanLoss, KappaLoss, MCCLoss, MeasureLoss
 from setwise.measures.multiclass_auc import MulticlassAUCLoss
 from setwise.measures.partial_auc import PartialAUCLoss
+from setwise.measures.ratio import DiceLoss, FBetaLoss, JaccardLoss, RatioLoss, TverskyLoss
 
-__all__ = ["AUCLoss", "AveragePrecisionLoss", "MulticlassAUCLoss", "PartialAUCLoss"]
+__all__ = [
+    "AUCLoss",
+    "AveragePrecisionLoss",
+    "BalancedAccuracyLoss",
+    "DiceLoss",
+    "FBetaLoss",
+    "GMeanLoss",
+    "JaccardLoss",
+    "KappaLoss",
+    "MCCLoss",
+    "MeasureLoss",
+    "MulticlassAUCLoss",
+    "PartialAUCLoss",
+    "RatioLoss",
+    "TverskyLoss",
+]

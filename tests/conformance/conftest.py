@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from support.spec import CASES
+from support.table import CASES
 
 ROWS = {
     "case": CASES,
     "case_with_program": [case for case in CASES if case.program],
-    "case_with_limit": [case for case in CASES if case.limit],
+    "case_with_exact": [case for case in CASES if case.exact],
+    "case_with_limit": [case for case in CASES if case.limit is not None],
+    "case_from_below": [case for case in CASES if case.lower is not None],
+    "case_from_above": [case for case in CASES if case.upper is not None],
+    "binary_case": [case for case in CASES if case.layout == "binary"],
+    "invariant_case": [case for case in CASES if case.shift_invariant],
+    "monotone_case": [case for case in CASES if case.monotone],
 }
 
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 
 from setwise import InputError
-from support.draws import draw
+from setwise.measures.counts import CountOptions
 from support.spec import Case
 
 
 def test_every_option_changes_the_loss(case: Case) -> None:
-    scores, labels, _ = draw(0, size=30)
+    scores, labels, _ = case.draw(0, size=30)
+    if case.layout == "binary":
+        scores, labels = scores.reshape(10, 3), labels.reshape(10, 3)
     base = case.functional(scores, labels, **case.settings)
     for name, other in case.others.items():
         changed = case.functional(scores, labels, **{**case.settings, name: other})
@@ -23,16 +26,30 @@ def test_every_option_changes_the_loss(case: Case) -> None:
 
 
 def test_the_table_names_every_option(case: Case) -> None:
-    options = {name for name in inspect.signature(case.loss).parameters if name != "check_values"}
+    options = options_of(case.loss) - {"check_values"}
     assert options == set(case.others)
-    assert set(inspect.signature(case.functional).parameters) == {
-        "input", "target", "weight", "check_values", *options,
-    }  # fmt: skip
+    assert options_of(case.functional) == {"input", "target", "weight", "check_values", *options}
     assert len(options) <= 8
 
 
+def options_of(function: Callable[..., object]) -> set[str]:
+    """The names of all parameters; ``**options`` stands for the keys of its type."""
+    found = set()
+    for name, parameter in inspect.signature(function).parameters.items():
+        found |= set(CountOptions.__annotations__) if parameter.kind is parameter.VAR_KEYWORD else {name}
+    return found
+
+
+def test_an_option_that_does_not_exist_is_refused(case: Case) -> None:
+    scores, labels, _ = case.draw(0)
+    with pytest.raises(TypeError, match="smoothing"):
+        case.loss(**case.settings, smoothing=1.0)
+    with pytest.raises(TypeError, match="smoothing"):
+        case.functional(scores, labels, **case.settings, smoothing=1.0)
+
+
 def test_weight_changes_the_loss(case: Case) -> None:
-    scores, labels, weight = draw(1, size=30, weighted=True)
+    scores, labels, weight = case.draw(1, size=30, weighted=True)
     assert not torch.equal(
         case.functional(scores, labels, **case.settings),
         case.functional(scores, labels, weight=weight, **case.settings),
@@ -40,7 +57,7 @@ def test_weight_changes_the_loss(case: Case) -> None:
 
 
 def test_bad_options_are_refused_by_name(case: Case) -> None:
-    scores, labels, _ = draw(0)
+    scores, labels, _ = case.draw(0)
     for options, message in case.refused:
         with pytest.raises((InputError, TypeError), match=message):
             case.loss(**{**case.settings, **options})
@@ -77,37 +94,41 @@ LABELS = torch.tensor([0, 1, 1, 0])
     ],
 )
 def test_bad_tensors_are_refused_by_name(
-    case: Case, arguments: dict[str, Any], error: type[Exception], message: str
+    binary_case: Case, arguments: dict[str, Any], error: type[Exception], message: str
 ) -> None:
+    case = binary_case
     call = {"input": GOOD, "target": LABELS, "weight": None, **arguments}
     for loss in (case.loss(**case.settings), lambda **kw: case.functional(**kw, **case.settings)):
         with pytest.raises(error, match=message):
             loss(**call)
 
 
-def test_the_same_tensors_are_accepted_when_right(case: Case) -> None:
+def test_the_same_tensors_are_accepted_when_right(binary_case: Case) -> None:
+    case = binary_case
     for weight in (None, torch.ones(4), torch.zeros(4), torch.tensor([1, 2, 3, 4])):
         assert case.loss(**case.settings)(GOOD, LABELS, weight).isfinite()
 
 
 def test_value_checks_can_be_switched_off(case: Case) -> None:
-    scores = torch.tensor([0.1, float("nan"), 2.0, 0.3])
-    assert case.loss(**case.settings, check_values=False)(scores, LABELS).isnan()
+    scores, labels, _ = case.draw(0, size=4)
+    scores[1] = float("nan")
+    assert not case.loss(**case.settings, check_values=False)(scores, labels).requires_grad  # no error
     with pytest.raises(InputError, match="`input`"):
-        case.loss(**case.settings, check_values=True)(scores, LABELS)
+        case.loss(**case.settings, check_values=True)(scores, labels)
 
 
-def test_programs_and_exact_values_check_their_arguments(case: Case) -> None:
-    faces: list[Any] = [case.exact] + ([case.program] if case.program else [])
-    for face in faces:
+def test_programs_and_exact_values_check_their_arguments(case_with_exact: Case) -> None:
+    case = case_with_exact
+    scores, labels, _ = case.draw(0, size=4)
+    faces = [(case.exact, case.exact_settings)] + ([(case.program, case.program_settings)] if case.program else [])
+    for face, settings in faces:
+        assert face is not None
         with pytest.raises(InputError, match="`labels`"):
-            face(GOOD, LABELS[:3])
-        with pytest.raises(InputError, match=r"`labels`.*2"):
-            face(GOOD, LABELS * 2)
+            face(scores, labels[:3], **settings)
+        with pytest.raises(InputError, match=r"`labels`.*(2|9)"):
+            face(scores, labels * 9, **settings)
         with pytest.raises(TypeError, match="`scores`"):
-            face(GOOD.long(), LABELS)
-        with pytest.raises(InputError, match="`margin`"):
-            face(GOOD, LABELS, margin=-1.0)
-    if case.program:
-        with pytest.raises(InputError, match=r"`scores`.*shape"):
-            case.program(GOOD.reshape(2, 2), LABELS.reshape(2, 2))
+            face(scores.long(), labels, **settings)
+        if "margin" in settings:
+            with pytest.raises(InputError, match="`margin`"):
+                face(scores, labels, **{**settings, "margin": -1.0})

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from setwise import parse
-from support.draws import draw, stack
-from support.highs import highs_solve
+from setwise.lp import LinearProgram
+from support.draws import perfect, stack
+from support.highs import HighsResult, highs_solve
 from support.spec import Case
 
 
 @pytest.mark.parametrize("ties", [False, True])
 def test_value_and_gradient_are_those_of_brute_force_in_200_cases(case: Case, ties: bool) -> None:
     for seed in range(200):
-        scores, labels, weight = draw(seed, ties=ties, weighted=seed % 3 != 0)
+        scores, labels, weight = case.draw(seed, ties=ties, weighted=seed % 3 != 0)
         ours, theirs = scores.clone().requires_grad_(), scores.clone().requires_grad_()
         value = case.functional(ours, labels, weight=weight, **case.settings)
         expected = case.oracle(theirs, labels, weight, **case.settings)
@@ -26,7 +27,7 @@ def test_value_and_gradient_are_those_of_brute_force_in_200_cases(case: Case, ti
 
 
 def test_large_sets_of_float32_agree_with_float64(case: Case) -> None:
-    scores, labels, weight = draw(7, size=20_000, weighted=True)
+    scores, labels, weight = case.draw(7, size=20_000, weighted=True)
     scores = scores.float().double()  # both see the same numbers
     assert weight is not None
     for w in (None, weight.float().double()):
@@ -45,37 +46,65 @@ def test_large_sets_of_float32_agree_with_float64(case: Case) -> None:
 def test_program_optimum_by_highs_is_the_exact_value(case_with_program: Case, seed: int) -> None:
     case = case_with_program
     assert case.program is not None
-    scores, labels, weight = draw(seed, size=24, ties=seed % 2 == 0, weighted=seed % 3 == 0)
-    solution = highs_solve(case.program(scores, labels, weight=weight, **case.program_settings))
-    exact = case.exact(scores, labels, weight=weight, **case.settings)
+    scores, labels, weight = case.draw(seed, size=24, ties=seed % 2 == 0, weighted=seed % 3 == 0)
+    assert case.exact is not None
+    program = case.program(scores, labels, weight=weight, **case.program_settings)
+    solution = highs_solve(program)
+    exact = case.exact(scores, labels, weight=weight, **case.exact_settings)
     assert solution.status == "optimal"
-    assert exact.item() == pytest.approx(solution.value, rel=1e-9, abs=1e-9)
+    assert exact.item() == pytest.approx(program.objective(solution.primal).item(), rel=1e-8, abs=1e-8)
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_gradient_of_the_exact_value_is_the_programs_by_its_duals(case_with_program: Case, seed: int) -> None:
     case = case_with_program
     assert case.program is not None
-    scores, labels, weight = draw(seed, size=20, weighted=True)
+    scores, labels, weight = case.draw(seed, size=20, weighted=True)
     ours, theirs = scores.clone().requires_grad_(), scores.clone().requires_grad_()
-    case.exact(ours, labels, weight=weight, **case.settings).backward()
+    assert case.exact is not None
+    case.exact(ours, labels, weight=weight, **case.exact_settings).backward()
     program = case.program(theirs, labels, weight=weight, **case.program_settings)
-    duals = highs_solve(program).dual_inequality
-    (-duals * program.b).sum().backward()  # the value changes by -v with the right-hand side
-    torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-9, atol=1e-9)
+    lagrangian(program, highs_solve(program)).backward()  # the envelope theorem
+    torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-8, atol=1e-8)
 
 
-def test_batch_is_the_stack_of_singles(case: Case) -> None:
-    sets = [draw(seed, size=17, ties=True, weighted=True) for seed in range(6)]
-    scores, labels, weight = (part.reshape(2, 3, 17) for part in stack(sets))
+def lagrangian(program: LinearProgram, at: HighsResult) -> Tensor:
+    """c'z + v'(A z - b) + w'(A_eq z - b_eq) at a solution, as a function of the program's data."""
+    value = (program.c * at.primal).sum() + program.offset - (at.dual_inequality * program.b).sum()
+    value = value - (at.dual_equality * program.b_eq).sum()
+    for matrix, dual in ((program.A, at.dual_inequality), (program.A_eq, at.dual_equality)):
+        assert isinstance(matrix, Tensor)
+        if matrix.requires_grad or matrix.layout == torch.strided:
+            value = value + dual @ (matrix @ at.primal)
+    return value
+
+
+def test_the_exact_value_is_the_loss(case_with_exact: Case) -> None:
+    case = case_with_exact
+    assert case.exact is not None
+    for seed in range(20):
+        scores, labels, weight = case.draw(seed, ties=seed % 2 == 0, weighted=True)
+        exact = case.exact(scores, labels, weight=weight, **case.exact_settings)
+        value = case.value(scores, labels, weight)
+        if case.exact_is_loss:
+            torch.testing.assert_close(exact, value, rtol=1e-12, atol=1e-12)
+        else:
+            torch.testing.assert_close(exact, case.value(scores, labels, weight, reduction="sum"))
+
+
+def test_batch_is_the_stack_of_singles(case_with_exact: Case) -> None:
+    case = case_with_exact
+    assert case.exact is not None
+    sets = [case.draw(seed, size=17, ties=True, weighted=True) for seed in range(6)]
+    scores, labels, weight = (part.unflatten(0, (2, 3)) for part in stack(sets))
     scores.requires_grad_()
-    together = case.exact(scores, labels, weight=weight, **case.settings)
+    together = case.exact(scores, labels, weight=weight, **case.exact_settings)
     together.sum().backward()
     assert together.shape == (2, 3)
     assert scores.grad is not None
     for place, (one, label, w) in enumerate(sets):
         single = one.clone().requires_grad_()
-        value = case.exact(single, label, weight=w, **case.settings)
+        value = case.exact(single, label, weight=w, **case.exact_settings)
         value.backward()
         index = divmod(place, 3)
         torch.testing.assert_close(together[index], value)
@@ -83,15 +112,17 @@ def test_batch_is_the_stack_of_singles(case: Case) -> None:
 
 
 def test_function_and_module_agree(case: Case) -> None:
-    scores, labels, weight = draw(3, weighted=True)
+    scores, labels, weight = case.draw(3, weighted=True)
     module = case.loss(**case.settings)
     assert torch.equal(module(scores, labels, weight), case.functional(scores, labels, weight=weight, **case.settings))
     assert torch.equal(module(scores, labels), case.functional(scores, labels, **case.settings))
-    assert all(str(value).strip("'") in repr(module) for value in case.settings.values())
+    plain = [value for value in case.settings.values() if not callable(value) and not isinstance(value, Tensor)]
+    assert all(str(value).strip("'()") in repr(module) for value in plain), module
 
 
-def test_all_elements_of_any_shape_are_one_set(case: Case) -> None:
-    scores, labels, weight = draw(4, size=24, weighted=True)
+def test_all_elements_of_any_shape_are_one_set(binary_case: Case) -> None:
+    case = binary_case
+    scores, labels, weight = case.draw(4, size=24, weighted=True)
     assert weight is not None
     flat = case.functional(scores, labels, weight=weight, **case.settings)
     for shape in ((24, 1), (4, 6), (2, 3, 4)):
@@ -102,14 +133,15 @@ def test_all_elements_of_any_shape_are_one_set(case: Case) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int32, torch.float16, torch.bfloat16, torch.float64])
-def test_labels_of_every_type(case: Case, dtype: torch.dtype) -> None:
-    scores, labels, _ = draw(5)
+def test_labels_of_every_type(binary_case: Case, dtype: torch.dtype) -> None:
+    case = binary_case
+    scores, labels, _ = case.draw(5)
     expected = case.functional(scores, labels, **case.settings)
     assert torch.equal(case.functional(scores, labels.to(dtype), **case.settings), expected)
 
 
 def test_integer_weights_are_repetitions(case: Case) -> None:
-    scores, labels, _ = draw(8, ties=True)
+    scores, labels, _ = case.draw(8, ties=True)
     times = torch.randint(0, 4, scores.shape, generator=torch.Generator().manual_seed(1))
     times[0], times[-1] = 1, 2
     weighted = case.functional(scores, labels, weight=times, **case.settings)
@@ -118,8 +150,7 @@ def test_integer_weights_are_repetitions(case: Case) -> None:
 
 
 def test_a_perfect_ranking_with_room_costs_nothing(case: Case) -> None:
-    labels = torch.tensor([1, 0, 1, 0, 0])
-    scores = 1e3 * (2.0 * labels - 1) + torch.linspace(0, 1, 5)
+    scores, labels = perfect(case)
     assert case.functional(scores, labels, **case.settings).item() == 0.0
 
 
@@ -127,25 +158,22 @@ def test_hard_limit_is_the_measure_of_scikit_learn(case_with_limit: Case) -> Non
     case = case_with_limit
     assert case.limit is not None
     for seed in range(100):
-        generator = np.random.default_rng(seed)
-        n = int(generator.integers(4, 60))
-        scores = torch.from_numpy(generator.permutation(n) * 0.1)
-        labels = torch.from_numpy(generator.integers(0, 2, n))
-        labels[0], labels[1] = 0, 1
-        value = case.functional(scores, labels, **case.limit).item()
+        scores, labels = case.limit_draw(seed)
+        value = case.functional(scores, labels, **{**case.settings, **case.limit}).item()
         assert value == pytest.approx(1 - case.judge(labels.numpy(), scores.numpy()), abs=1e-6)
 
 
 def test_the_judge_is_scikit_learn_with_ties_and_weights(case: Case) -> None:
     for seed in range(100):
-        scores, labels, weight = draw(seed, ties=True, weighted=seed % 2 == 0)
+        scores, labels, weight = case.draw(seed, ties=True, weighted=seed % 2 == 0)
         expected = case.judge(labels, scores, sample_weight=weight)
         assert case.metric(scores, labels, weight=weight) == pytest.approx(expected, abs=1e-12)
 
 
 def test_the_measure_goes_by_its_names(case: Case) -> None:
-    for name in case.names:
+    scores, labels, weight = case.draw(0, weighted=True)
+    for name, options in case.names.items():
         measure = parse(name.upper() + " ")
-        assert measure.loss is case.loss
-        assert measure.metric is case.metric
-        assert measure.loss(**case.settings)(*draw(0)[:2]).ndim == 0
+        assert repr(measure.loss()) == repr(case.loss(**options)), name
+        assert measure.metric(scores, labels, weight=weight) == case.metric(scores, labels, weight=weight), name
+        assert measure.program is None or measure.program(scores, labels).variables > 0

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -50,3 +51,34 @@ def stack(draws: list[Draw]) -> tuple[Tensor, Tensor, Tensor]:
         torch.stack([one.labels for one in draws]),
         torch.stack(weights),
     )
+
+
+def spread_scores(seed: int) -> tuple[Tensor, Tensor]:
+    """Scores 0.1 apart, and labels with both classes."""
+    generator = np.random.default_rng(seed)
+    n = int(generator.integers(4, 60))
+    scores = torch.from_numpy(generator.permutation(n) * 0.1)
+    labels = torch.from_numpy(generator.integers(0, 2, n))
+    labels[0], labels[1] = 0, 1
+    return scores, labels
+
+
+def centred_scores(seed: int) -> tuple[Tensor, Tensor]:
+    """Scores on both sides of 0 and far from it, and labels with both classes."""
+    scores, labels = spread_scores(seed)
+    sides = torch.from_numpy(np.random.default_rng(seed).choice([-1.0, 1.0], len(scores)))
+    return sides * (100 + 100 * scores), labels
+
+
+def towards(case: Any, labels: Tensor) -> Tensor:
+    """What to add to scores to make them better: +-1 for two classes, 1 in the right column for more."""
+    if case.layout == "binary":
+        return 2.0 * labels - 1
+    return torch.nn.functional.one_hot(labels, 3).double()
+
+
+def perfect(case: Any) -> tuple[Tensor, Tensor]:
+    """Scores that are right with much room, and no two alike."""
+    labels = torch.tensor([1, 0, 1, 0, 0] if case.layout == "binary" else [1, 0, 2, 0, 1])
+    better = towards(case, labels).float()
+    return 1e3 * better + torch.linspace(0, 1, better.numel()).reshape(better.shape), labels

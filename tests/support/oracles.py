@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -24,3 +26,40 @@ def pair_matrix(
     else:
         raise ValueError(surrogate)
     return (cost * pair_weight).sum() / pair_weight.sum()
+
+
+def soft_count_loss(
+    scores: Tensor,
+    labels: Tensor,
+    weight: Tensor | None = None,
+    *,
+    formula: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor],
+    margin: float,
+    surrogate: str,
+    link: str,
+) -> Tensor:
+    """1 - formula(TP, FP, FN, TN) of soft counts, sample by sample, with the gradient that the package promises.
+
+    The hinge's value is capped at 1 while its slope is not, and the formula's derivatives are taken where at least 1 %
+    of each class is right; with the sigmoid both are plain.
+    """
+    weight = torch.ones_like(scores) if weight is None else weight
+    right, wrong = [torch.zeros((), dtype=scores.dtype)] * 2, [torch.zeros((), dtype=scores.dtype)] * 2
+    for score, label, w in zip(scores, labels, weight, strict=True):
+        phi = torch.tanh(score) if link == "tanh" else score
+        missing = margin - phi if label == 1 else margin + phi
+        if surrogate == "sigmoid":
+            error = 1 / (1 + torch.exp(-missing))
+        else:
+            hinge = missing.relu()
+            error = hinge - max(hinge.item() - 1, 0.0)  # the excess is a constant
+        wrong[int(label)] = wrong[int(label)] + w * error
+        right[int(label)] = right[int(label)] + w * (1 - error)
+    counts = right[1], wrong[0], wrong[1], right[0]
+    if surrogate == "sigmoid":
+        return 1 - formula(*counts)
+    value = formula(*(count.detach() for count in counts))
+    value = torch.where(value.isfinite(), value, 0.0)
+    up = [max(0.01 * (right[k] + wrong[k]).item() - right[k].item(), 0.0) for k in (0, 1)]
+    moved = formula(right[1] + up[1], wrong[0] - up[0], wrong[1] - up[1], right[0] + up[0])
+    return 1 - (moved - moved.detach() + value)

@@ -6,13 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import sklearn.metrics
 from torch import Tensor
 
-from setwise import functional, losses, metrics
 from setwise.lp import LinearProgram
-from setwise.measures import auc_exact, auc_program
-from support.oracles import pair_matrix
+from support.draws import Draw, draw, spread_scores
 
 
 @dataclass(frozen=True)
@@ -25,16 +22,30 @@ class Case:
         functional: The loss as a function.
         settings: The options of both.
         oracle: The loss by brute force, ``oracle(scores, labels, weight, **settings)``, differentiable.
-        exact: The program's optimum by structure, ``exact(scores, labels, weight=, **settings)``.
-        program: The program, or None where these settings have none.
-        program_settings: Its options.
         others: For every option another value that must change the loss.
         refused: Options that must be refused, each with a part of the message.
-        limit: Options under which the loss is 1 - the hard measure on scores further apart than 0.01, or None.
-        judge: The hard measure of scikit-learn, ``judge(labels, scores)``.
-        metric: Ours.
+        judge: The hard measure of scikit-learn, ``judge(labels, scores, sample_weight=None)``.
+        metric: Ours, ``metric(scores, labels, weight=None)``.
+        exact: The program's optimum by structure, ``exact(scores, labels, weight=, **exact_settings)``, or None.
+        exact_settings: Its options.
+        exact_is_loss: Whether it is the loss itself, not a multiple of it.
+        program: The program, or None where these settings have none.
+        program_settings: Its options.
+        layout: ``"binary"`` (scores and labels of one shape) or ``"classes"`` (scores (n, C), class indices (n,)).
+        draw: Random sets.
+        limit: Options under which the loss is 1 - the hard measure on the sets of ``limit_draw``, or None.
+        limit_draw: Sets whose scores are far from every kink.
+        lower: Options under which the loss is never below 1 - the hard measure, or None.
+        upper: Options under which the loss is never above 1 - the hard measure, or None.
+        undefined: Which degenerate sets have no value.
+        tame: Moves scores to where the loss has the gradient of its value (it may keep slopes that its value lost).
         curved: Whether the second derivative is not zero.
         every_error_has_gradient: Whether a misranked or misclassified sample always keeps a gradient.
+        shift_invariant: Whether adding a number to all scores changes nothing.
+        monotone: Whether better scores never cost more.
+        reaches: The hard measure that descent on free scores must reach.
+        has_kink_convention: Whether the gradient exactly at a kink is promised, and is that of the oracle.
+        names: What ``parse`` understands, with the options that each name stands for.
     """
 
     name: str
@@ -42,53 +53,34 @@ class Case:
     functional: Callable[..., Tensor]
     settings: dict[str, Any]
     oracle: Callable[..., Tensor]
-    exact: Callable[..., Tensor]
-    program: Callable[..., LinearProgram] | None
-    program_settings: dict[str, Any]
     others: dict[str, Any]
     refused: list[tuple[dict[str, Any], str]]
-    limit: dict[str, Any] | None
     judge: Callable[..., float]
     metric: Callable[..., float]
+    exact: Callable[..., Tensor] | None = None
+    exact_settings: dict[str, Any] = field(default_factory=dict)
+    exact_is_loss: bool = False
+    program: Callable[..., LinearProgram] | None = None
+    program_settings: dict[str, Any] = field(default_factory=dict)
+    layout: str = "binary"
+    draw: Callable[..., Draw] = draw
+    limit: dict[str, Any] | None = None
+    limit_draw: Callable[[int], tuple[Tensor, Tensor]] = spread_scores
+    lower: dict[str, Any] | None = None
+    upper: dict[str, Any] | None = None
+    undefined: frozenset[str] = frozenset({"empty", "one positive", "one negative", "positives only", "negatives only"})
+    tame: Callable[[Tensor, Tensor], Tensor] = lambda scores, labels: scores  # noqa: ARG005
     curved: bool = False
     every_error_has_gradient: bool = True
-    names: list[str] = field(default_factory=list)
+    shift_invariant: bool = False
+    monotone: bool = True
+    reaches: float = 0.99
+    has_kink_convention: bool = True
+    names: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return self.name
 
-
-def _auc(surrogate: str, margin: float) -> Case:
-    hinge = surrogate == "hinge"
-    return Case(
-        name=f"auc-{surrogate}-{margin:g}",
-        loss=losses.AUCLoss,
-        functional=functional.auc_loss,
-        settings={"margin": margin, "surrogate": surrogate},
-        oracle=pair_matrix,
-        exact=auc_exact,
-        program=auc_program if hinge else None,
-        program_settings={"margin": margin},
-        others={
-            "margin": 2 * margin,
-            "surrogate": "squared_hinge" if hinge else "hinge",
-            "reduction": "sum",
-        },
-        refused=[
-            ({"margin": -0.5}, "`margin`"),
-            ({"margin": float("nan")}, "`margin`"),
-            ({"margin": float("inf")}, "`margin`"),
-            ({"surrogate": "ramp", "margin": 0.0}, "`margin`"),
-            ({"surrogate": "logistic"}, "`surrogate`"),
-            ({"reduction": "none"}, "`reduction`"),
-        ],
-        limit={"margin": 1e-3, "surrogate": "ramp"} if surrogate == "ramp" else None,
-        judge=sklearn.metrics.roc_auc_score,
-        metric=metrics.auroc,
-        curved=surrogate == "squared_hinge",
-        every_error_has_gradient=surrogate != "ramp",
-        names=["auc", "auroc"],
-    )
-
-
-CASES = [_auc("hinge", 1.0), _auc("hinge", 0.25), _auc("squared_hinge", 1.0), _auc("ramp", 0.5)]
+    def value(self, scores: Tensor, labels: Tensor, weight: Tensor | None = None, **options: Any) -> Tensor:
+        """The loss with the settings of the row."""
+        return self.functional(scores, labels, weight=weight, **{**self.settings, **options})

@@ -119,7 +119,7 @@ def errors_numpy(
 
 
 def _tanh(score: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """tanh and its derivative by one exponential, h = e^(-2 |s|): (1 - h) / (1 + h) and 4 h / (1 + h)^2."""
+    """Tanh and its derivative by one exponential, h = e^(-2 |s|): (1 - h) / (1 + h) and 4 h / (1 + h)^2."""
     h = np.abs(score)
     h *= -2
     np.exp(h, out=h)
