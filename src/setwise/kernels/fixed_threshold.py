@@ -1,0 +1,61 @@
+"""The losses at an operating point with the threshold given: closed form, by one pass.
+
+Nothing is left to choose, so a batch whose counts at the threshold break the constraint F >= 0 cannot mend that. There
+the loss is max(1, V) plus what is missing, -F over the weight of the class that F speaks of: it is above every value
+that the hard measure allows, and its gradient leads to where the constraint holds.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from setwise.kernels.point_rules import TOLERANCE, Found, Rule
+
+
+def fixed_point(
+    score: Tensor,
+    positive: Tensor,
+    weight: Tensor | None,
+    rule: Rule,
+    *,
+    threshold: float,
+    margin: float,
+    clipped: bool,
+) -> tuple[Tensor, Found]:
+    """The loss at ``threshold``, differentiable, and the counts there.
+
+    Args:
+        score: float32 or float64.  # shape: (*batch, n)
+        positive: Boolean labels.  # shape: (*batch, n)
+        weight: Non-negative weights, or None for ones; a constant.  # shape: (*batch, n)
+        rule: The measure and its constraint; not precision at k, whose k sets the threshold.
+        threshold: Where scores are cut.
+        margin: How far from the threshold a score has to be to count as right; 1 where clipped.
+        clipped: Whether a count stops at 1 per sample.
+    """
+    wide = torch.float32 if score.device.type == "mps" else torch.float64  # Apple's devices have no float64
+    w = torch.ones_like(score, dtype=wide) if weight is None else weight.to(wide)
+    excess = torch.where(positive, threshold - score, score - threshold)
+    cost = (excess + margin).relu().to(wide)
+    cost = w * (1 - (1 - cost).relu() if clipped else cost)  # no slope at either kink
+    totals = torch.where(positive, w, 0).sum(-1), torch.where(positive, 0, w).sum(-1)
+    defined = (totals[0] > 0) & (totals[1] > 0)  # shape: (*batch,)
+    P, N = (torch.where(defined, total, 1) for total in totals)
+    missing, fp = torch.where(positive, cost, 0).sum(-1), torch.where(positive, 0, cost).sum(-1)
+
+    c0, c1, c2 = rule.edge(P, N)
+    kept = c0 + c1 * (P - missing) + c2 * fp
+    slack = TOLERANCE * (P + N)
+    reached = kept >= -slack
+    if rule.kind == "recall@precision":
+        reached = reached & (P - missing > slack)  # nothing selected has no precision
+    at_point = rule.price(P, N, torch.where(reached, missing, 0), fp)[0]
+    if rule.kind == "precision@recall":
+        worst = torch.ones_like(missing)
+    else:
+        worst = (fp / N if rule.kind == "fpr@tpr" else missing / P).clamp(min=1)
+    short = worst - kept / (N if rule.kind == "tpr@fpr" else P)
+    value = torch.where(defined, torch.where(reached, at_point, short), 0)
+    found = Found(torch.full_like(fp, threshold), P - missing, fp, *totals, reached & defined)
+    return value.to(score.dtype), Found(*(part.detach() for part in found if isinstance(part, Tensor)))

@@ -1,0 +1,184 @@
+"""One point of the curve: the threshold that serves a measure best under a constraint, value and gradient together.
+
+With the soft counts TP(theta), FP(theta) of :mod:`setwise.kernels.soft_counts`, every constraint is one line
+
+    F(theta) = c0 + c1 TP(theta) + c2 FP(theta) >= 0,
+
+and every loss a function V(TP, FP). Two kinds of thresholds can be best:
+
+- *on the edge*, F(theta) = 0, between two neighbouring keys. With the slopes K+ (weight of the positives that have lost
+  some of their count) and K- (of the negatives that have some), the threshold follows these samples' scores by
+  dtheta = sum c w ds / Q, Q = c1 K+ + c2 K-, so with V's partial derivatives v1, v2 and G = v1 K+ + v2 K-
+
+      dV/ds_i = w_i (v1 - c1 G / Q),    dV/ds_j = w_j (v2 - c2 G / Q).
+
+- *at a key* where V turns, inside the constraint. The threshold follows the samples that define the key: positives
+  there if G > 0, negatives if G < 0, which take -G between them in proportion to their weights. These are the
+  multipliers of the linear program, whichever samples are tied.
+
+Either way the gradient adds up to 0: a common shift of all scores shifts the threshold and changes nothing else.
+
+The NumPy form serves the CPU in eager mode; the torch form every other device, ``torch.compile``, ``torch.func`` and
+second derivatives. O(n log n) time, O(n) memory.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from setwise import _checks
+from setwise.kernels.attach import attach
+from setwise.kernels.operating_point_torch import evaluate_torch
+from setwise.kernels.point_rules import TOLERANCE, Found, Rule
+from setwise.kernels.soft_counts import NumpyCounts, counts_numpy
+
+
+class _Choice(NamedTuple):
+    """Events before ``stop`` hold the positives with a slope, from ``start`` on the negatives; tied ones between."""
+
+    stop: int
+    start: int
+    reached: bool
+
+
+def best_point(
+    score: Tensor, positive: Tensor, weight: Tensor | None, rule: Rule, *, margin: float, clipped: bool
+) -> tuple[Tensor, Found]:
+    """The loss at the best threshold, attached to the graph of ``score``, and where that is.
+
+    Args:
+        score: float32 or float64.  # shape: (*batch, n)
+        positive: Boolean labels.  # shape: (*batch, n)
+        weight: Non-negative weights, or None for ones; a constant.  # shape: (*batch, n)
+        rule: The measure and its constraint.
+        margin: How far from the threshold a score has to be to count as right; 1 where clipped.
+        clipped: Whether a count stops at 1 per sample.
+
+    Returns:
+        The value, of shape (*batch,), and the point. Sets without positives or without negatives (by weight) give value
+        0 and gradient 0.
+    """
+
+    def differentiable_gradient(again: Tensor) -> Tensor:
+        return evaluate_torch(again, positive, weight, rule, margin=margin, clipped=clipped)[1]
+
+    fixed = score.detach()
+    if score.ndim == 1 and score.device.type == "cpu" and _checks.values_are_readable():
+        weights = None if weight is None else weight.numpy()
+        with np.errstate(invalid="ignore", over="ignore"):  # what is not finite shows in the value
+            number, slope, found = _evaluate_numpy(
+                fixed.numpy(), positive.numpy(), weights, rule, margin=margin, clipped=clipped
+            )
+        value, gradient = torch.scalar_tensor(number, dtype=score.dtype), torch.from_numpy(slope)
+    else:
+        value, gradient, found = evaluate_torch(fixed, positive, weight, rule, margin=margin, clipped=clipped)
+    curved = rule.kind in ("precision@recall", "recall@precision")  # the others are piecewise linear
+    return attach(score, value, gradient, differentiable_gradient if curved else None), found
+
+
+def _evaluate_numpy(
+    score: NDArray[Any],
+    positive: NDArray[np.bool_],
+    weight: NDArray[Any] | None,
+    rule: Rule,
+    *,
+    margin: float,
+    clipped: bool,
+) -> tuple[float, NDArray[Any], Found]:
+    counts = counts_numpy(score, positive, weight, margin=margin, clipped=clipped)
+    P, N = counts.positives, counts.negatives
+    if P == 0 or N == 0 or np.isnan(counts.key[-1]):  # NaN sorts last
+        value = 0.0 if P == 0 or N == 0 else math.nan
+        return value, np.zeros_like(score), Found(math.nan, math.nan, math.nan, P, N, reached=False)
+    stop, start, reached = _choose_numpy(counts, rule)
+    rising = counts.slope(slice(stop), of_positives=True)
+    falling = counts.slope(slice(start, None), of_positives=False)
+    if stop == start:
+        threshold, missing, fp, edge = _on_edge(counts, rule, stop, rising, falling)
+    else:
+        threshold, missing, fp = float(counts.key[stop]), float(counts.missing[stop]), float(counts.fp[stop])
+    value, by_tp, by_fp = rule.price(P, N, missing, fp) if reached else rule.missed(P, missing, fp)
+    total = by_tp * rising + by_fp * falling
+    gradient = np.zeros(counts.key.size, score.dtype)
+    if stop == start:
+        _, c1, c2 = rule.edge(P, N)
+        by_tp, by_fp = by_tp - c1 * total * edge, by_fp - c2 * total * edge
+    else:
+        tied = slice(stop, start)
+        share = (counts.label[tied] if total > 0 else ~counts.label[tied]).astype(np.float64)
+        if counts.weight is not None:
+            share *= np.maximum(counts.weight[tied], 0)
+        if share.any():
+            gradient[tied] = -total / share.sum() * share
+    np.multiply(counts.label[:stop], by_tp, out=gradient[:stop], casting="same_kind")
+    np.multiply(~counts.label[start:], by_fp, out=gradient[start:], casting="same_kind")
+    if counts.weight is not None:
+        gradient[:stop] *= counts.weight[:stop]
+        gradient[start:] *= counts.weight[start:]
+    if rule.kind == "precision@k" and not rule.share:
+        reached = rule.level <= (P + N) * (1 + TOLERANCE)
+    return value, counts.to_samples(gradient, score.size), Found(threshold, P - missing, fp, P, N, reached)
+
+
+def _choose_numpy(counts: NumpyCounts, rule: Rule) -> _Choice:
+    """Between which events, or at which one, the best threshold stands."""
+    P, N = counts.positives, counts.negatives
+    slack = TOLERANCE * (P + N)
+    if rule.kind == "recall@precision":
+        some = int(np.searchsorted(counts.missing, P - slack, side="left"))  # from here on TP is 0 or less
+        odds = _odds(counts, some)
+        kept = odds <= (1 / rule.level - 1) * (1 + TOLERANCE)
+        first = int(np.argmax(kept))
+        return _Choice(first, first, reached=True) if kept[first] else _at_key(counts, odds, reached=False)
+    if rule.kind == "tpr@fpr":
+        split = counts.key.size - int(np.searchsorted(counts.fp[::-1], rule.level * N + slack, side="right"))
+    elif rule.kind == "precision@k":
+        excess = counts.missing - counts.fp  # rises; TP + FP = P - excess
+        split = int(np.searchsorted(excess, P - rule.selected(P, N) - slack, side="left"))
+    else:
+        split = int(np.searchsorted(counts.missing, (1 - rule.level) * P + slack, side="right"))
+    if rule.interior:
+        rising = counts.slope(slice(split), of_positives=True)
+        falling = counts.slope(slice(split, None), of_positives=False)
+        _, missing, fp, _ = _on_edge(counts, rule, split, rising, falling)
+        odds = _odds(counts, split)
+        # Precision still rises with the threshold where the floor stops it; if not, it was higher at a key before.
+        if (P - missing) * falling <= fp * rising or fp / (P - missing) > odds.min() * (1 + TOLERANCE):
+            return _at_key(counts, odds, reached=True)
+    return _Choice(split, split, reached=True)
+
+
+def _odds(counts: NumpyCounts, stop: int) -> NDArray[np.float64]:
+    """FP / TP at the first keys."""
+    odds = counts.positives - counts.missing[:stop]
+    return np.divide(counts.fp[:stop], odds, out=odds)
+
+
+def _at_key(counts: NumpyCounts, odds: NDArray[np.float64], *, reached: bool) -> _Choice:
+    """The lowest key with the least odds FP / TP, and the events tied there."""
+    place = int(np.argmax(odds <= odds.min() * (1 + TOLERANCE)))
+    return _Choice(place, int(np.searchsorted(counts.key, counts.key[place], side="right")), reached)
+
+
+def _on_edge(
+    counts: NumpyCounts, rule: Rule, split: int, rising: float, falling: float
+) -> tuple[float, float, float, float]:
+    """Threshold, missing and FP where F = 0 between the events split - 1 and split; and 1 / Q, 0 for a flat F."""
+    P, N = counts.positives, counts.negatives
+    c0, c1, c2 = rule.edge(P, N)
+    near = min(split, counts.key.size - 1)
+    anchor, missing, fp = float(counts.key[near]), float(counts.missing[near]), float(counts.fp[near])
+    slope = c1 * rising + c2 * falling
+    inverse = 1 / slope if abs(slope) > TOLERANCE * (P + N) else 0.0
+    step = (c0 + c1 * (P - missing) + c2 * fp) * inverse
+    if split < counts.key.size:
+        step = min(step, 0.0)
+    if split > 0:
+        step = max(step, float(counts.key[split - 1]) - anchor)
+    return anchor + step, max(missing + rising * step, 0.0), max(fp - falling * step, 0.0), inverse

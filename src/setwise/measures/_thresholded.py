@@ -1,0 +1,186 @@
+"""What the losses at an operating point share: settings, evaluation, the point that was reached, the module."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from setwise import _checks
+from setwise.kernels.fixed_threshold import fixed_point
+from setwise.kernels.operating_point import best_point
+from setwise.kernels.point_rules import Found, Rule
+from setwise.measures._base import positives, prepare
+from setwise.measures._point_settings import Settings
+
+
+class OperatingPoint(NamedTuple):
+    """Where a loss stands on the curve of its soft counts; plain numbers, no graph.
+
+    With the hinge of margin 1, or the ramp, and predictions ``score > threshold``, the hard measure is at least as good
+    as ``value`` and the hard rate keeps its level wherever ``reached`` holds.
+
+    Attributes:
+        value: The soft measure: precision, recall, true or false positive rate.
+        constraint: The soft rate that was held to its level; for precision at k the soft number of selected samples.
+        threshold: The threshold, in units of the scores.
+        reached: Whether the level was reached; if not, this is the closest point that can be.
+    """
+
+    value: float
+    constraint: float
+    threshold: float
+    reached: bool
+
+
+def evaluate(scores: Tensor, positive: Tensor, weight: Tensor | None, chosen: Settings) -> tuple[Tensor, Found]:
+    """The loss of each set along the last dimension, and its point.
+
+    The ramp min(1, z / margin) is the hinge of margin 1 on scores in units of the margin, stopped at 1 per sample.
+    """
+    unit, margin, clipped = 1.0, chosen.margin, chosen.surrogate == "ramp"
+    if clipped:
+        unit, margin = chosen.margin, 1.0
+        scores = scores / unit
+    if chosen.threshold is None:
+        value, found = best_point(scores, positive, weight, chosen.rule, margin=margin, clipped=clipped)
+    else:
+        value, found = fixed_point(
+            scores, positive, weight, chosen.rule, threshold=chosen.threshold / unit, margin=margin, clipped=clipped
+        )
+    return value, found._replace(threshold=found.threshold * unit)
+
+
+def exact(scores: Tensor, labels: Tensor, weight: Tensor | None, chosen: Settings) -> Tensor:
+    """The optimum of the linear program of each set; shape (*batch, n) to (*batch,)."""
+    scores, weight = prepare(scores, labels, weight, ("scores", "labels"))
+    value, found = evaluate(scores, positives(labels, name="labels"), weight, chosen)
+    if chosen.rule.kind == "precision@k" or (chosen.threshold is None and chosen.rule.kind != "recall@precision"):
+        return value
+    # Where nothing keeps the level, recall at precision may select nothing; the other programs are infeasible.
+    nothing = 1.0 if chosen.rule.kind == "recall@precision" else math.inf
+    kept = found.reached | _undefined(found)
+    return torch.where(kept if isinstance(kept, Tensor) else torch.tensor(kept), value, nothing)
+
+
+def loss(
+    input: Tensor, target: Tensor, weight: Tensor | None, chosen: Settings, *, check_values: bool
+) -> tuple[Tensor, Found]:
+    """The loss over all elements of ``input`` as one set, after the checks."""
+    scores, weight = prepare(input, target, weight)
+    if scores.ndim != 1:
+        scores, target, weight = scores.flatten(), target.flatten(), None if weight is None else weight.flatten()
+    check_values = check_values and _checks.values_are_readable()
+    if check_values and weight is not None:
+        _checks.all_non_negative("weight", weight)
+    positive = positives(target, check_values=check_values)
+    # A sum is a cheap look at all scores: it is finite if they are, unless they are near the largest float.
+    if check_values and not math.isfinite(scores.detach().sum().item()):
+        _checks.all_finite("input", input)
+    return evaluate(scores, positive, weight, chosen)
+
+
+class OperatingPointLoss(nn.Module):
+    """The module behind all losses at an operating point; the subclasses only name their options.
+
+    Attributes:
+        undefined_batches: How many batches held one class only so far, and so gave loss 0 and no gradient. Batches
+            under ``torch.func`` transforms are not counted.
+    """
+
+    undefined_batches: Tensor
+    _read: Callable[..., Settings]
+
+    def __init__(self, options: dict[str, Any], *, check_values: bool) -> None:
+        super().__init__()
+        self._read(**options)  # the checks
+        for name, value in options.items():
+            setattr(self, name, value)
+        self._options = tuple(options)
+        self.check_values = check_values
+        self._found: Found | None = None
+        self.register_buffer("undefined_batches", torch.zeros((), dtype=torch.int64), persistent=False)
+
+    @property
+    def settings(self) -> Settings:
+        """The options as they are now: each is an attribute that may be changed between batches."""
+        return self._read(**{name: getattr(self, name) for name in self._options})
+
+    # Each subclass has a `forward` of its own: torch.compile counts recompilations by the code of that method.
+    def _evaluate(self, input: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+        value, found = loss(input, target, weight, self.settings, check_values=self.check_values)
+        undefined = _undefined(found)
+        if isinstance(undefined, bool):
+            if undefined:
+                self.undefined_batches += 1
+        elif not torch._C._are_functorch_transforms_active():  # noqa: SLF001 (no public name)
+            self.undefined_batches += undefined
+        if _checks.values_are_readable():
+            self._found = found
+        return value
+
+    @property
+    def point(self) -> OperatingPoint | None:
+        """The point of the last batch; None before the first one and where the batch held one class only.
+
+        Calls under ``torch.compile`` and ``torch.func`` transforms leave it as it was. On an accelerator the numbers
+        are fetched when this is read, so a training loop that does not read it does not wait for them.
+        """
+        return None if self._found is None else _describe(self.settings.rule, self._found)
+
+    def extra_repr(self) -> str:
+        """The settings, for ``repr``."""
+        return ", ".join(f"{name}={getattr(self, name)!r}" for name in self._options)
+
+
+def find_operating_point(
+    measure: OperatingPointLoss, input: Tensor, target: Tensor, weight: Tensor | None = None
+) -> OperatingPoint | None:
+    """The point at which a loss stands on a set, without graph; the loss itself stays as it was.
+
+    Args:
+        measure: One of the losses at an operating point.
+        input: Logits of any shape.
+        target: Labels 0 or 1 of the same shape.
+        weight: Non-negative per-sample weights of the same shape.
+
+    Returns:
+        The point, or None for a set of one class only.
+
+    >>> import torch
+    >>> from setwise.measures.operating_point import FPRAtTPRLoss
+    >>> scores, labels = torch.tensor([3.0, 1.0, 0.0, -2.0]), torch.tensor([1, 1, 0, 0])
+    >>> find_operating_point(FPRAtTPRLoss(tpr=1.0), scores, labels)
+    OperatingPoint(value=0.5, constraint=1.0, threshold=0.0, reached=True)
+    """
+    if not isinstance(measure, OperatingPointLoss):
+        raise TypeError(f"Expected `measure` to be a loss at an operating point, but got {type(measure).__name__}.")
+    with torch.no_grad():
+        found = loss(input, target, weight, measure.settings, check_values=measure.check_values)[1]
+    return _describe(measure.settings.rule, found)
+
+
+def _undefined(found: Found) -> Tensor | bool:
+    if isinstance(found.positives, Tensor):
+        return (found.positives == 0) | (found.negatives == 0)
+    return found.positives == 0 or found.negatives == 0
+
+
+def _describe(rule: Rule, found: Found) -> OperatingPoint | None:
+    if bool(_undefined(found)):
+        return None
+    threshold, tp, fp, P, N = (float(part) for part in found[:5])
+    counted = max(tp, 0.0)  # hinge counts may fall below 0, where there is no precision to speak of
+    rates = {
+        "precision": counted / (counted + fp) if counted else 0.0,
+        "recall": tp / P,
+        "tpr": tp / P,
+        "fpr": fp / N,
+        "k": tp + fp,
+    }
+    measure, constraint = rule.kind.split("@")
+    value = tp / rule.selected(P, N) if constraint == "k" else rates[measure]
+    return OperatingPoint(value, rates[constraint], threshold, bool(found.reached))
