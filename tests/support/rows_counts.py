@@ -58,6 +58,11 @@ def _tversky(labels: Any, called: Any, sample_weight: Any = None) -> float:
     return float(tp / (tp + 0.3 * fp + 0.7 * fn)) if tp else 0.0
 
 
+def _half_judge(labels: Any, called: Any, sample_weight: Any = None) -> float:
+    (tn, fp), (fn, tp) = sklearn.metrics.confusion_matrix(labels, called, sample_weight=sample_weight)
+    return float((tp + tn / 2) / (tp + fp + fn + tn / 2))
+
+
 def _tame(margin: float, surrogate: str) -> Callable[[Tensor, Tensor], Tensor]:
     """Scores whose errors lie inside (0, 1), where capped and uncapped hinge have one slope."""
 
@@ -84,6 +89,7 @@ def _row(
     exact: Any = None,
     program: Any = None,
     both_classes: bool = False,
+    curved: bool = True,
     names: dict[str, dict[str, Any]] | None = None,
 ) -> Case:
     """One row; ``fixed`` are the measure's own options, ``options`` those of all measures of counts."""
@@ -116,7 +122,8 @@ def _row(
         upper={"surrogate": "hinge", "margin": 0.0, "link": "identity"},
         undefined=NO_POSITIVE | ({"one positive", "positives only"} if both_classes else set()),
         tame=_tame(margin, options["surrogate"]) if link == "identity" else _tame(0.4, options["surrogate"]),
-        curved=True,
+        curved=curved,
+        reaches=0.99 if margin > 0 else 0.0,  # without a margin nothing pushes scores away from 0
         every_error_has_gradient=hinge and link == "identity",
         names=names or {},
     )
@@ -138,12 +145,12 @@ def _index(tp: Tensor, fp: Tensor, fn: Tensor, tn: Tensor) -> Tensor:  # noqa: A
     return tp / (tp + 0.3 * fp + 0.7 * fn)
 
 
-def _accuracy(tp: Tensor, fp: Tensor, fn: Tensor, tn: Tensor) -> Tensor:
-    return (tp + tn) / (tp + fp + fn + tn)
+def _half(tp: Tensor, fp: Tensor, fn: Tensor, tn: Tensor) -> Tensor:
+    return (tp + tn / 2) / (tp + fp + fn + tn / 2)
 
 
-def _youden(tp: Tensor, fp: Tensor, fn: Tensor, tn: Tensor) -> Tensor:
-    return torch.sub(tp / (tp + fn), fp / (fp + tn))  # needs tensors
+def _fowlkes(tp: Tensor, fp: Tensor, fn: Tensor, tn: Tensor) -> Tensor:  # noqa: ARG001
+    return tp / torch.sqrt((tp + fp) * (tp + fn))  # needs tensors
 
 
 def _mcc(tp: Tensor, fp: Tensor, fn: Tensor, tn: Tensor) -> Tensor:
@@ -169,7 +176,7 @@ _COUNT: Any = sklearn.metrics
 _FBETA = (losses.FBetaLoss, functional.fbeta_loss)
 _BETA = [({"beta": 0.0}, "`beta`"), ({"beta": float("inf")}, "`beta`")]
 _F2_METRIC = functools.partial(metrics.fbeta, beta=2.0)
-_ACCURACY = {"numerator": (1, 0, 0, 1), "denominator": (1, 1, 1, 1)}
+_HALF = {"numerator": (1.0, 0.0, 0.0, 0.5), "denominator": (1.0, 1.0, 1.0, 0.5)}
 _RATIO_REFUSED = [
     ({"numerator": (1, 2)}, "`numerator`"),
     ({"numerator": 1.0}, "`numerator`"),
@@ -179,12 +186,14 @@ _RATIO_REFUSED = [
 ]
 
 
-def _youden_metric(scores: Any, labels: Any, *, weight: Any = None) -> float:
-    return 2 * _balanced_judge(labels, scores, weight) - 1
+def _fowlkes_judge(labels: Any, scores: Any, sample_weight: Any = None) -> float:
+    parts = (_hard(score, zero_division=0) for score in (_COUNT.precision_score, _COUNT.recall_score))
+    return float(np.sqrt(np.prod([part(labels, scores, sample_weight) for part in parts])))
 
 
-def _youden_judge(labels: Any, scores: Any, sample_weight: Any = None) -> float:
-    return 2 * _balanced_judge(labels, scores, sample_weight) - 1
+def _fowlkes_metric(scores: Any, labels: Any, *, weight: Any = None) -> float:
+    counts = metrics.confusion_counts(scores, labels, weight=weight)
+    return float(_fowlkes(*(torch.tensor(count, dtype=torch.float64) for count in counts)).nan_to_num(0.0))
 
 
 _balanced_judge = _hard(_COUNT.balanced_accuracy_score)
@@ -226,13 +235,14 @@ ROWS = [
         names={"tversky(0.3,0.7)": {"alpha": 0.3, "beta": 0.7}},
     ),
     _row(
-        "ratio", losses.RatioLoss, functional.ratio_loss, _accuracy, _hard(_COUNT.accuracy_score), metrics.accuracy,
-        fixed=_ACCURACY, others={"numerator": (1, 0, 0, 0), "denominator": (2, 1, 1, 1)}, refused=_RATIO_REFUSED,
+        "ratio", losses.RatioLoss, functional.ratio_loss, _half, _hard(_half_judge),
+        functools.partial(metrics.ratio, **_HALF), fixed=_HALF,
+        others={"numerator": (1, 0, 0, 0), "denominator": (2, 1, 1, 1)}, refused=_RATIO_REFUSED,
         exact=measures.ratio_exact, program=measures.ratio_program,
     ),
     _row(
-        "measure", losses.MeasureLoss, functional.measure_loss, _youden, _youden_judge, _youden_metric,
-        fixed={"measure": _youden}, others={"measure": _mcc}, refused=[({"measure": "mcc"}, "`measure`")],
+        "measure", losses.MeasureLoss, functional.measure_loss, _fowlkes, _fowlkes_judge, _fowlkes_metric,
+        fixed={"measure": _fowlkes}, others={"measure": _mcc}, refused=[({"measure": "mcc"}, "`measure`")],
         both_classes=True,
     ),
     _row(
@@ -249,7 +259,7 @@ ROWS = [
     ),
     _row(
         "balanced_accuracy", losses.BalancedAccuracyLoss, functional.balanced_accuracy_loss, _balanced,
-        _balanced_judge, metrics.balanced_accuracy, both_classes=True, exact=measures.balanced_accuracy_exact,
+        _balanced_judge, metrics.balanced_accuracy, both_classes=True, curved=False, exact=measures.balanced_accuracy_exact,
         program=measures.balanced_accuracy_program, names={"balanced_accuracy": {}},
     ),
 ]  # fmt: skip

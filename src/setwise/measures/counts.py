@@ -42,6 +42,7 @@ from setwise.measures._targets import AVERAGES, read_targets
 SURROGATES = ("hinge", "sigmoid")
 LINKS = ("identity", "tanh")
 COUNTINGS = ("batch", "image")
+_ROUNDING = 1e-13  # share of a class that stands for none of it
 _LEAST_RIGHT = 0.01  # share of a class at which derivatives are taken where even less of it is right
 
 CountFunction = Callable[[Any, Any, Any, Any], Any]  # of tensors, or of numbers that carry derivatives
@@ -217,10 +218,16 @@ def evaluate(
     if not keep:
         plain: Tensor = measure(tp, fp, fn, tn)
         return plain
-    value = measure(*(part.detach() for part in (tp, fp, fn, tn)))
+    value = measure(_snap(tp, n_pos), fp.detach(), fn.detach(), _snap(tn, n_neg))
     more = (_LEAST_RIGHT * n_pos - tp.detach()).relu(), (_LEAST_RIGHT * n_neg - tn.detach()).relu()
     moved: Tensor = measure(tp + more[0], fp - more[1], fn - more[0], tn + more[1])
     return moved + (torch.where(value.isfinite(), value, 0.0) - moved.detach())
+
+
+def _snap(right: Tensor, total: Tensor) -> Tensor:
+    """What is right of a class, as a constant, and exactly 0 where it is so to rounding: a root would show it."""
+    right = right.detach()
+    return torch.where(right <= 8 * torch.finfo(right.dtype).eps * total, 0.0, right)
 
 
 def differentiate(
@@ -234,14 +241,15 @@ def differentiate(
             fn, fp = min(fn, (1 - _LEAST_RIGHT) * n_pos), min(fp, (1 - _LEAST_RIGHT) * n_neg)
             moved = _at(measure, fn, fp, n_pos, n_neg)
             return value.value, moved.a, moved.b
-    except TypeError:  # the function needs tensors
+    except (TypeError, AttributeError):  # the function needs tensors
         return _differentiate_tensors(measure, errors, totals, keep=keep)
     return value.value, value.a, value.b
 
 
 def _at(measure: CountFunction, fn: float, fp: float, n_pos: float, n_neg: float) -> Dual:
     """A function of plain arithmetic with its derivatives by FN and FP."""
-    value = measure(Dual(n_pos - fn, -1, 0), Dual(fp, 0, 1), Dual(fn, 1, 0), Dual(n_neg - fp, 0, -1))
+    tp, tn = (0.0 if x <= _ROUNDING * n else x for x, n in ((n_pos - fn, n_pos), (n_neg - fp, n_neg)))
+    value = measure(Dual(tp, -1, 0), Dual(fp, 0, 1), Dual(fn, 1, 0), Dual(tn, 0, -1))
     if not isinstance(value, Dual):
         raise TypeError
     return value

@@ -80,8 +80,8 @@ def ratio_program(
         weight: Per-sample weights.  # shape: (*batch, n)
 
     Returns:
-        min 1 - p'z - p_0 t subject to q'z + q_0 t = 1 and l t <= z <= u t, dense; :func:`predictions` reads Y from its
-        solution.
+        min 1 - (p'z + p_0 t) / s subject to q'z + q_0 t = s and l t <= z <= u t, dense, with s the weight of all samples
+        so that z and t are of the order of 1; :func:`predictions` reads Y from its solution.
     """
     phi, positive, weight = read_box(scores, labels, margin=margin, link=link, weight=weight)
     top, bottom = _coefficients(numerator, denominator)
@@ -90,7 +90,7 @@ def ratio_program(
 
     def affine(of: tuple[float, ...]) -> Tensor:
         """Slope by each Y, and the constant last."""
-        slope = w * torch.where(positive, of[0] - of[2], of[1] - of[3])
+        slope = torch.where(positive, w * (of[0] - of[2]), w * (of[1] - of[3]))
         return torch.cat([slope, (of[2] * n_pos + of[3] * n_neg).unsqueeze(-1)], -1)  # shape: (*batch, n + 1)
 
     upper = torch.where(positive, (1 - margin + phi).clamp(0, 1), 1.0)
@@ -99,8 +99,9 @@ def ratio_program(
     above = torch.cat([eye, -upper.unsqueeze(-1)], -1)  # z <= u t
     below = torch.cat([-eye, lower.unsqueeze(-1)], -1)  # z >= l t
     side = phi.new_zeros(2 * phi.shape[-1])
+    size = (n_pos + n_neg).unsqueeze(-1)  # makes z and t of the order of 1
     return LinearProgram(
-        -affine(top), torch.cat([above, below], -2), side, affine(bottom).unsqueeze(-2), phi.new_ones(1), offset=1.0
+        -affine(top) / size, torch.cat([above, below], -2), side, affine(bottom).unsqueeze(-2), size, offset=1.0
     )
 
 
