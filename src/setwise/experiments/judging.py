@@ -120,12 +120,13 @@ def judge(
         scores["validation_scores"],
         scores["validation_labels"],
         maximize=maximize or measure.maximize_threshold,
-        subject_to=subject_to,
+        subject_to=subject_to or (None if maximize else measure.subject_to),
     )
     test, labels = scores["test_scores"], scores["test_labels"]
     values: dict[str, float] = {}
     if row_of(measure) == measure.name and measure.name not in ORDER:
-        values[measure.name] = float(measure.metric(test, labels))
+        at: dict[str, Any] = {"threshold": choice.threshold} if measure.at_threshold else {}
+        values[measure.name] = float(measure.metric(test, labels, **at))
     values |= {name: float(metrics.metric_by_name(name)(test, labels)) for name in RANKING}
     for name in (*AT_THRESHOLD, "precision", "recall"):
         values[name] = float(metrics.metric_by_name(name)(test, labels, threshold=choice.threshold))

@@ -65,7 +65,12 @@ class ComparisonSettings:
     threads: int = 1
 
     def __post_init__(self) -> None:
-        parse(self.measure)
+        measure = parse(self.measure)
+        if measure.layout != "binary" or measure.minimize:
+            raise InputError(
+                "Expected `measure` to be one of two classes for which more is better, such as 'auc' or 'f1', "
+                f"but got {measure.name!r}."
+            )
         for name in ("seeds", "epochs", "patience", "width", "threads"):
             is_count(name, getattr(self, name))
         is_count("batch_size", self.batch_size, 2)

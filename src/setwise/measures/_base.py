@@ -31,6 +31,10 @@ class Measure:
         metric: The hard measure, ``metric(scores, labels, weight=None)``.
         program: Its linear program, or None where it has none.
         maximize_threshold: What :func:`setwise.metrics.choose_threshold` maximizes to turn scores into decisions.
+        subject_to: The constraint under which it does so, or None.
+        at_threshold: Whether the metric depends on a threshold, which it then takes as an argument.
+        minimize: Whether less is better, as with FPR at TPR.
+        layout: ``"binary"``, or ``"classes"`` for scores of shape (N, C, ...).
     """
 
     name: str
@@ -39,6 +43,10 @@ class Measure:
     metric: Metric
     program: Callable[..., LinearProgram] | None
     maximize_threshold: str = "f1"
+    subject_to: str | None = None
+    at_threshold: bool = False
+    minimize: bool = False
+    layout: str = "binary"
 
 
 def prepare(

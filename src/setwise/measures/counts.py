@@ -322,7 +322,7 @@ def totals(positive: Tensor, weight: Tensor | None, dims: tuple[int, ...], dtype
     """Weights of the positives and of the negatives."""
     if weight is None:
         n_pos = positive.sum(dims).to(dtype)
-        everything = math.prod(positive.shape[dim] for dim in dims)
+        everything = positive.numel() // max(n_pos.numel(), 1)
         return n_pos, everything - n_pos
     weight = weight.to(dtype).expand(positive.shape)
     n_pos = (weight * positive).sum(dims)
