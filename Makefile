@@ -7,7 +7,7 @@ VENV_BENCH := .venv-bench
 PIP_BENCH := $(VENV_BENCH)/bin/python -m pip install --quiet --disable-pip-version-check --constraint benchmarks/constraints.txt
 SHARED_DATA := ../shared/data
 
-.PHONY: demo test lint data bench bench-lp clean
+.PHONY: demo test lint data bench bench-measures bench-lp clean
 
 demo: $(VENV)/.cli
 	$(BIN)/setwise train --out runs/demo --overwrite
@@ -24,12 +24,15 @@ data: $(VENV)/.cli
 	@if [ -f $(SHARED_DATA)/unpack.py ]; then $(BIN)/python $(SHARED_DATA)/unpack.py; \
 	else echo "make data: $(SHARED_DATA) is not here; tests that need the larger data sets will be skipped"; fi
 
-# The peers of the linear programs pin much of what they stand on, so they get an environment of their own.
 # The peers need an environment of their own, so what runs without them comes first.
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/auc.py
 	$(BIN)/python benchmarks/auc_program.py
+	$(MAKE) --no-print-directory bench-measures
 	$(MAKE) --no-print-directory bench-lp
+
+bench-measures: $(VENV_BENCH)/.ready
+	$(VENV_BENCH)/bin/python benchmarks/measures.py
 
 bench-lp: $(VENV_BENCH)/.ready
 	$(VENV_BENCH)/bin/python benchmarks/lp.py $(BENCH_ARGS)
@@ -53,6 +56,6 @@ $(VENV)/.dev: $(VENV)/.build pyproject.toml
 $(VENV_BENCH)/.ready: benchmarks/constraints.txt benchmarks/requirements.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV_BENCH)
 	$(PIP_BENCH) --requirement benchmarks/requirements.txt
-	$(PIP_BENCH) --no-deps qpth
+	$(PIP_BENCH) --no-deps qpth libauc ap_perf
 	$(PIP_BENCH) --no-build-isolation --editable .
 	touch $@
