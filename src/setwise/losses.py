@@ -4,6 +4,13 @@ from setwise.measures.auc import AUCLoss
 from setwise.measures.average_precision import AveragePrecisionLoss
 from setwise.measures.count_measure import BalancedAccuracyLoss, GMeanLoss, KappaLoss, MCCLoss, MeasureLoss
 from setwise.measures.multiclass_auc import MulticlassAUCLoss
+from setwise.measures.operating_point import (
+    FPRAtTPRLoss,
+    PrecisionAtKLoss,
+    PrecisionAtRecallLoss,
+    RecallAtPrecisionLoss,
+    TPRAtFPRLoss,
+)
 from setwise.measures.partial_auc import PartialAUCLoss
 from setwise.measures.ratio import DiceLoss, FBetaLoss, JaccardLoss, RatioLoss, TverskyLoss
 
@@ -13,6 +20,7 @@ __all__ = [
     "BalancedAccuracyLoss",
     "DiceLoss",
     "FBetaLoss",
+    "FPRAtTPRLoss",
     "GMeanLoss",
     "JaccardLoss",
     "KappaLoss",
@@ -20,6 +28,10 @@ __all__ = [
     "MeasureLoss",
     "MulticlassAUCLoss",
     "PartialAUCLoss",
+    "PrecisionAtKLoss",
+    "PrecisionAtRecallLoss",
     "RatioLoss",
+    "RecallAtPrecisionLoss",
+    "TPRAtFPRLoss",
     "TverskyLoss",
 ]

@@ -1,6 +1,7 @@
 """The measures: one file per family, each with its program, its exact solution, its functional loss and its module."""
 
 from setwise.measures._base import Measure, Metric
+from setwise.measures._thresholded import OperatingPoint, find_operating_point
 from setwise.measures.auc import AUCLoss, auc_exact, auc_loss, auc_program
 from setwise.measures.average_precision import AveragePrecisionLoss, average_precision_exact, average_precision_loss
 from setwise.measures.count_measure import (
@@ -25,6 +26,30 @@ from setwise.measures.multiclass_auc import (
     multiclass_auc_program,
 )
 from setwise.measures.names import parse
+from setwise.measures.operating_point import (
+    FPRAtTPRLoss,
+    PrecisionAtKLoss,
+    PrecisionAtRecallLoss,
+    RecallAtPrecisionLoss,
+    TPRAtFPRLoss,
+    fpr_at_tpr_loss,
+    precision_at_k_loss,
+    precision_at_recall_loss,
+    recall_at_precision_loss,
+    tpr_at_fpr_loss,
+)
+from setwise.measures.operating_point_programs import (
+    fpr_at_tpr_exact,
+    fpr_at_tpr_program,
+    precision_at_k_exact,
+    precision_at_k_program,
+    precision_at_recall_exact,
+    precision_at_recall_program,
+    recall_at_precision_exact,
+    recall_at_precision_program,
+    tpr_at_fpr_exact,
+    tpr_at_fpr_program,
+)
 from setwise.measures.partial_auc import PartialAUCLoss, partial_auc_exact, partial_auc_loss, partial_auc_program
 from setwise.measures.ratio import (
     DiceLoss,
@@ -57,6 +82,7 @@ __all__ = [
     "CountOptions",
     "DiceLoss",
     "FBetaLoss",
+    "FPRAtTPRLoss",
     "GMeanLoss",
     "JaccardLoss",
     "KappaLoss",
@@ -65,8 +91,13 @@ __all__ = [
     "MeasureLoss",
     "Metric",
     "MulticlassAUCLoss",
+    "OperatingPoint",
     "PartialAUCLoss",
+    "PrecisionAtKLoss",
+    "PrecisionAtRecallLoss",
     "RatioLoss",
+    "RecallAtPrecisionLoss",
+    "TPRAtFPRLoss",
     "TverskyLoss",
     "auc_exact",
     "auc_loss",
@@ -82,6 +113,10 @@ __all__ = [
     "fbeta_exact",
     "fbeta_loss",
     "fbeta_program",
+    "find_operating_point",
+    "fpr_at_tpr_exact",
+    "fpr_at_tpr_loss",
+    "fpr_at_tpr_program",
     "g_mean_loss",
     "jaccard_exact",
     "jaccard_loss",
@@ -96,10 +131,22 @@ __all__ = [
     "partial_auc_exact",
     "partial_auc_loss",
     "partial_auc_program",
+    "precision_at_k_exact",
+    "precision_at_k_loss",
+    "precision_at_k_program",
+    "precision_at_recall_exact",
+    "precision_at_recall_loss",
+    "precision_at_recall_program",
     "predictions",
     "ratio_exact",
     "ratio_loss",
     "ratio_program",
+    "recall_at_precision_exact",
+    "recall_at_precision_loss",
+    "recall_at_precision_program",
+    "tpr_at_fpr_exact",
+    "tpr_at_fpr_loss",
+    "tpr_at_fpr_program",
     "tversky_exact",
     "tversky_loss",
     "tversky_program",
