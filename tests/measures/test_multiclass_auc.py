@@ -9,7 +9,7 @@ import torch
 from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
-from setwise import InputError
+from setwise import InputError, metrics
 from setwise.measures.auc import auc_loss
 from setwise.measures.multiclass_auc import (
     MulticlassAUCLoss,
@@ -155,6 +155,21 @@ def test_one_versus_all_hard_limit_is_scikit_learn() -> None:
             assert 1 - loss == pytest.approx(
                 roc_auc_score(many, logits, average=average, sample_weight=weight), abs=1e-6
             )
+
+
+def test_hard_limit_is_the_judge_with_weights() -> None:
+    hard: dict[str, Any] = {"surrogate": "ramp", "margin": 1e-9}
+    for seed in range(10):
+        logits, labels, weight = draw_classes(seed, size=40, weighted=True)
+        for link in ("softmax", "raw"):
+            for partition in (None, PARTITION):
+                options: dict[str, Any] = {"partition": partition, "weight": weight}
+                loss = multiclass_auc_loss(logits, labels, kind="mu", scores=link, **hard, **options).item()
+                judge: Any = metrics.auc_mu
+                assert 1 - loss == pytest.approx(judge(logits, labels, link=link, **options), abs=1e-6)
+            loss = multiclass_auc_loss(logits, labels, scores=link, weight=weight, **hard).item()
+            judge = metrics.multiclass_auroc
+            assert 1 - loss == pytest.approx(judge(logits, labels, link=link, weight=weight), abs=1e-6)
 
 
 def test_two_classes_are_the_binary_loss() -> None:

@@ -10,7 +10,7 @@ import torch
 from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
-from setwise import InputError
+from setwise import InputError, metrics
 from setwise.measures.auc import auc_loss
 from setwise.measures.partial_auc import PartialAUCLoss, partial_auc_exact, partial_auc_loss, partial_auc_program
 from support.auc_oracles import partial_pairs
@@ -110,6 +110,17 @@ def test_hard_limit_is_the_area_inside_the_rectangle(max_fpr: float, min_tpr: fl
         assert 1 - partial_auc_loss(scores, labels, **options).item() == pytest.approx(
             sum(cells) / len(cells), abs=1e-9
         )
+
+
+@pytest.mark.parametrize(("max_fpr", "min_tpr"), PARTS[:4])
+def test_hard_limit_is_the_judge_with_weights(max_fpr: float, min_tpr: float) -> None:
+    for seed in range(20):
+        _, labels, weight = draw(seed, size=30, weighted=True)
+        scores = torch.randperm(30, generator=torch.Generator().manual_seed(seed)).double()
+        part: dict[str, Any] = {"max_fpr": max_fpr, "min_tpr": min_tpr, "weight": weight}
+        share = 1 - partial_auc_loss(scores, labels, **part, surrogate="ramp", margin=1e-3).item()
+        area = metrics.partial_auroc(scores, labels, **part, standardized=False)
+        assert share * max_fpr * (1 - min_tpr) == pytest.approx(area, abs=1e-9)
 
 
 def test_the_whole_curve_is_the_auc_loss() -> None:
