@@ -66,10 +66,10 @@ def exact(scores: Tensor, labels: Tensor, weight: Tensor | None, chosen: Setting
     return torch.where(kept if isinstance(kept, Tensor) else torch.tensor(kept), value, nothing)
 
 
-def loss(
-    input: Tensor, target: Tensor, weight: Tensor | None, chosen: Settings, *, check_values: bool
-) -> tuple[Tensor, Found]:
-    """The loss over all elements of ``input`` as one set, after the checks."""
+def one_set(
+    input: Tensor, target: Tensor, weight: Tensor | None, *, check_values: bool
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """All elements of ``input`` as one set of scores, boolean labels and weights, after the checks."""
     scores, weight = prepare(input, target, weight)
     if scores.ndim != 1:
         scores, target, weight = scores.flatten(), target.flatten(), None if weight is None else weight.flatten()
@@ -80,7 +80,14 @@ def loss(
     # A sum is a cheap look at all scores: it is finite if they are, unless they are near the largest float.
     if check_values and not math.isfinite(scores.detach().sum().item()):
         _checks.all_finite("input", input)
-    return evaluate(scores, positive, weight, chosen)
+    return scores, positive, weight
+
+
+def loss(
+    input: Tensor, target: Tensor, weight: Tensor | None, chosen: Settings, *, check_values: bool
+) -> tuple[Tensor, Found]:
+    """The loss over all elements of ``input`` as one set, and its point."""
+    return evaluate(*one_set(input, target, weight, check_values=check_values), chosen)
 
 
 class OperatingPointLoss(nn.Module):
