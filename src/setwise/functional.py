@@ -4,6 +4,7 @@ from setwise.measures.auc import auc_loss
 from setwise.measures.average_precision import average_precision_loss
 from setwise.measures.count_measure import balanced_accuracy_loss, g_mean_loss, kappa_loss, mcc_loss, measure_loss
 from setwise.measures.multiclass_auc import multiclass_auc_loss
+from setwise.measures.operating_curve import operating_curve_loss
 from setwise.measures.operating_point import (
     fpr_at_tpr_loss,
     precision_at_k_loss,
@@ -27,6 +28,7 @@ __all__ = [
     "mcc_loss",
     "measure_loss",
     "multiclass_auc_loss",
+    "operating_curve_loss",
     "partial_auc_loss",
     "precision_at_k_loss",
     "precision_at_recall_loss",

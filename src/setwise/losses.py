@@ -4,6 +4,7 @@ from setwise.measures.auc import AUCLoss
 from setwise.measures.average_precision import AveragePrecisionLoss
 from setwise.measures.count_measure import BalancedAccuracyLoss, GMeanLoss, KappaLoss, MCCLoss, MeasureLoss
 from setwise.measures.multiclass_auc import MulticlassAUCLoss
+from setwise.measures.operating_curve import OperatingCurveLoss
 from setwise.measures.operating_point import (
     FPRAtTPRLoss,
     PrecisionAtKLoss,
@@ -27,6 +28,7 @@ __all__ = [
     "MCCLoss",
     "MeasureLoss",
     "MulticlassAUCLoss",
+    "OperatingCurveLoss",
     "PartialAUCLoss",
     "PrecisionAtKLoss",
     "PrecisionAtRecallLoss",

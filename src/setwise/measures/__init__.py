@@ -26,6 +26,13 @@ from setwise.measures.multiclass_auc import (
     multiclass_auc_program,
 )
 from setwise.measures.names import parse
+from setwise.measures.operating_curve import (
+    OperatingCurveLoss,
+    operating_curve_area,
+    operating_curve_exact,
+    operating_curve_loss,
+    operating_curve_program,
+)
 from setwise.measures.operating_point import (
     FPRAtTPRLoss,
     PrecisionAtKLoss,
@@ -91,6 +98,7 @@ __all__ = [
     "MeasureLoss",
     "Metric",
     "MulticlassAUCLoss",
+    "OperatingCurveLoss",
     "OperatingPoint",
     "PartialAUCLoss",
     "PrecisionAtKLoss",
@@ -127,6 +135,10 @@ __all__ = [
     "multiclass_auc_exact",
     "multiclass_auc_loss",
     "multiclass_auc_program",
+    "operating_curve_area",
+    "operating_curve_exact",
+    "operating_curve_loss",
+    "operating_curve_program",
     "parse",
     "partial_auc_exact",
     "partial_auc_loss",
