@@ -23,11 +23,15 @@ import torch
 from torch import Tensor
 
 from setwise.lp._flat import Flat, Point, dot, largest
+from setwise.lp.forms import Dense, Form
 from setwise.lp.line_search import exact_step
 
 RUNNING, SOLVED, INFEASIBLE, UNBOUNDED = range(4)
 _RAY = 1e-9
+_NOISE = 1e-13  # a gradient below this, relative, that does not halve
+_PATIENCE = 2  # in so many steps is rounding
 _INNER_STEPS = 60
+_INEXACT_STEPS = 300  # of a form whose steps are only near Newton's
 
 
 @dataclass
@@ -54,7 +58,9 @@ class Penalty:
     largest: float = 1e6
 
 
-def exterior(flat: Flat, point: Point, penalty: Penalty, *, max_steps: int, tolerance: float) -> Outcome:
+def exterior(
+    flat: Flat, point: Point, penalty: Penalty, *, max_steps: int, tolerance: float, form: Form | None = None
+) -> Outcome:
     """Multiplier steps from ``point`` until residuals and gap are within ``tolerance``.
 
     Args:
@@ -63,7 +69,9 @@ def exterior(flat: Flat, point: Point, penalty: Penalty, *, max_steps: int, tole
         penalty: How the penalty moves.
         max_steps: Most Newton steps of any element.
         tolerance: Of the relative residuals and the gap.
+        form: How Newton's systems are solved; dense by default.
     """
+    form = form or Dense()
     batch = flat.c.shape[0]
     result = Outcome(
         Point(*(part.clone() for part in point)),
@@ -71,12 +79,15 @@ def exterior(flat: Flat, point: Point, penalty: Penalty, *, max_steps: int, tole
         flat.c.new_zeros(batch),
     )
     places = torch.arange(batch, device=flat.c.device)
-    sigma, steps, last = penalty.sigma, 0, float("inf")
+    sigma, steps, last, accuracy = penalty.sigma, 0, float("inf"), 1.0
     best = flat.c.new_full((batch,), torch.inf)
     stalled = torch.zeros(batch, device=flat.c.device)
     while steps < max_steps:
         before = point
-        point, spent = _minimize(flat, before, sigma, min(_INNER_STEPS, max_steps - steps))
+        inner = _INNER_STEPS if form.exact else _INEXACT_STEPS
+        # Errors that can be summed: smaller than what is left to do, and smaller with every outer step.
+        accuracy = max(0.1 * min(accuracy, last), 0.1 * tolerance)
+        point, spent = _minimize(flat, before, sigma, min(inner, max_steps - steps), form, accuracy)
         steps += max(spent, 1)
         residual = torch.stack(flat.residuals(point)).amax(0)
         code = _rays(flat, before, point)
@@ -117,7 +128,7 @@ def minimize_penalty(flat: Flat, start: Point, penalty: float, *, max_steps: int
     Where it is not unique, the one nearest to the start to rounding.  # shape: (batch, n)
     """
     zero = Point(start.x, torch.zeros_like(start.z), torch.zeros_like(start.y))
-    return _newton(flat, zero, 1 / penalty, max_steps, ridge=1e-13)[0]
+    return _newton(flat, zero, 1 / penalty, max_steps, ridge=1e-13, form=Dense())[0]
 
 
 def published_loop(flat: Flat, start: Tensor, penalty: float, *, ridge: float, step_size: float, steps: int) -> Point:
@@ -134,7 +145,8 @@ def published_step(flat: Flat, y: Tensor, penalty: float, *, ridge: float, step_
     gradient = penalty * flat.c + flat.Gt(t.relu()) + flat.Ety(flat.Ex(y) - flat.e)
     eye = torch.eye(flat.c.shape[1], dtype=flat.c.dtype, device=flat.c.device)
     hessian = flat.normal((t > 0).to(flat.c.dtype)) + flat.E.mT @ flat.E + ridge * eye
-    return y - step_size * torch.linalg.solve(hessian, gradient)
+    step: Tensor = torch.linalg.solve(hessian, gradient)
+    return y - step_size * step
 
 
 def published_point(flat: Flat, y: Tensor, penalty: float) -> Point:
@@ -147,41 +159,70 @@ def published_point(flat: Flat, y: Tensor, penalty: float) -> Point:
     return Point(x, t.relu() / penalty, (flat.Ex(y) - flat.e) / penalty)
 
 
-def _minimize(flat: Flat, start: Point, sigma: float, max_steps: int) -> tuple[Point, int]:
+def _minimize(flat: Flat, start: Point, sigma: float, max_steps: int, form: Form, goal: float) -> tuple[Point, int]:
     """The inner minimization and the multiplier step after it; also the Newton steps taken."""
-    x, t, steps = _newton(flat, start, sigma, max_steps, ridge=1 / sigma**2)
+    ridge = 1 / sigma**2
+    x, t, steps = _newton(flat, start, sigma, max_steps, ridge=ridge, form=form, goal=goal / sigma)
     return Point(x, sigma * t.relu(), start.y + sigma * (flat.Ex(x) - flat.e)), steps
 
 
-def _newton(flat: Flat, start: Point, sigma: float, max_steps: int, *, ridge: float) -> tuple[Tensor, Tensor, int]:
-    """Newton's method with exact line search: the minimizer, G x - h + z / sigma there, and the steps taken."""
-    x = start.x
+def _newton(
+    flat: Flat, start: Point, sigma: float, max_steps: int, *, ridge: float, form: Form, goal: float = 0.0
+) -> tuple[Tensor, Tensor, int]:
+    """Newton's method with exact line search: the minimizer, G x - h + z / sigma there, and the steps taken.
+
+    With an exact form a step that keeps the active rows was the last one. Otherwise the gradient must fall below
+    ``goal``, and each direction is made conjugate to the one before (Polak and Ribiere), as a sketch or an unfinished
+    system is no more than a preconditioner.
+    """
+    x, d = start.x, torch.zeros_like(start.x)
     shift, shift_eq = start.z / sigma, start.y / sigma
-    coupling = flat.E.mT @ flat.E if flat.E.shape[1] else None
+    solve = form.bind(flat, ridge)
     moving = torch.ones_like(flat.c[:, 0], dtype=torch.bool)
     t = (flat.G(x) - flat.h + shift) * flat.mask
+    last, turn = None, None
+    idle, least = torch.zeros_like(flat.c[:, 0]), torch.full_like(flat.c[:, 0], torch.inf)
     taken = 0
     while taken < max_steps and bool(moving.any()):
-        taken += 1
         active = t > 0
         r_eq = flat.Ex(x) - flat.e + shift_eq
         # gradient and Hessian, both divided by sigma
         gradient = flat.c / sigma + flat.Gt(t.relu()) + flat.Ety(r_eq) + ridge * (x - start.x)
-        hessian = flat.normal(active.to(flat.c.dtype))
-        if coupling is not None:
-            hessian = hessian + coupling
-        diagonal = hessian.diagonal(dim1=-2, dim2=-1)
-        diagonal += ridge + 1e-14 * largest(diagonal).unsqueeze(-1)
-        lower, _ = torch.linalg.cholesky_ex(hessian)
-        d = -torch.cholesky_solve(gradient.unsqueeze(-1), lower).squeeze(-1)
+        if not form.exact:
+            size = largest(gradient)
+            idle, least = torch.where(size < 0.5 * least, 0, idle + 1), torch.minimum(size, least)
+            noise = (idle >= _PATIENCE) & (
+                size < _NOISE * (1 + largest(x) + largest(t))
+            )  # cost and sides are at most 1
+            moving = moving & (size > goal) & ~noise
+            if not bool(moving.any()):
+                break
+        taken += 1
+        step = solve(active, gradient * moving.unsqueeze(-1))
+        d, last, turn = _conjugate(form, step, gradient, d, last, turn)
         q, q_eq = flat.G(d), flat.Ex(d)
         linear = dot(flat.c, d) / sigma + dot(r_eq, q_eq) + ridge * dot(x - start.x, d)
         length = exact_step(t, q, linear, dot(q_eq, q_eq) + ridge * dot(d, d), 1.0)
         length = torch.where(torch.isfinite(length) & moving, length, 0.0)
         x = x + length.unsqueeze(-1) * d
         t = (flat.G(x) - flat.h + shift) * flat.mask
-        moving = moving & (((t > 0) != active).any(-1)) & (length > 0)
+        moving = moving & (length > 0)
+        if form.exact:
+            moving = moving & ((t > 0) != active).any(-1)
     return x, t, taken
+
+
+def _conjugate(
+    form: Form, step: Tensor, gradient: Tensor, d: Tensor, last: Tensor | None, turn: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The direction for a preconditioned gradient ``step``, and what the next one needs to know."""
+    size = dot(gradient, step)
+    if form.exact or last is None or turn is None:
+        return -step, gradient, size
+    beta = (dot(gradient - last, step) / turn.clamp(min=1e-300)).clamp(min=0.0)
+    mixed = beta.unsqueeze(-1) * d - step
+    falls = dot(gradient, mixed) < 0
+    return torch.where(falls.unsqueeze(-1), mixed, -step), gradient, size
 
 
 def _rays(flat: Flat, before: Point, after: Point) -> Tensor:

@@ -1,0 +1,305 @@
+"""The forms of Newton's system: how (G'DG + E'E + ridge I) d = r is solved, D the active rows.
+
+A form is a settings object with one method, ``bind(flat, ridge)``, which gives a function of the active rows and the
+right-hand side. All forms give the same d:
+
+- :class:`Dense`: the n x n matrix, batched Cholesky.
+- :class:`Active`: with B the diagonal part (ridge and active bounds) and K the other active rows above E, Woodbury's
+  d = B^-1 (r - K'(I + K B^-1 K')^-1 K B^-1 r), a system of as many rows as K has.
+- :class:`Sparse`: the sparse product and SuperLU, element by element on the CPU. Rows with so many entries that they
+  would fill the product stay rows, in the bordered system [[B + K'K, F'], [F, -I]].
+- :class:`ConjugateGradients`: products only, preconditioned by the diagonal, on any device.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, TypeAlias, cast, runtime_checkable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from setwise import _checks
+from setwise.lp._flat import Flat, dot, largest
+from setwise.lp._matrix_free import Products, is_written_out
+from setwise.lp.operator import is_csr, kind
+from setwise.lp.problem import LinearProgram
+
+Solve: TypeAlias = Callable[[Tensor, Tensor], Tensor]  # active rows (batch, k) and right (batch, n) to d (batch, n)
+
+_ROUNDING = 1e-14
+_REFINEMENTS = 3
+_SMALL = 100_000  # entries of the matrices, over the whole batch, up to which they are written out
+_FULL_ROW = 10.0  # a row with more entries than this times the square root of n is not squared
+
+
+@runtime_checkable
+class Form(Protocol):
+    """Settings of a way to solve Newton's system."""
+
+    exact: ClassVar[bool]  # whether a step that keeps the active rows has reached the minimizer
+
+    def bind(self, flat: Flat, ridge: float) -> Solve:
+        """What solves the systems of a batch of programs."""
+
+
+@dataclass(frozen=True)
+class Dense:
+    """The n x n matrix, batched Cholesky with refinement."""
+
+    exact: ClassVar[bool] = True
+
+    def bind(self, flat: Flat, ridge: float) -> Solve:
+        """With E'E formed once."""
+        coupling = flat.E.mT @ flat.E if flat.E.shape[1] else None
+
+        def solve(active: Tensor, right: Tensor) -> Tensor:
+            hessian = flat.normal(active.to(right.dtype))
+            if coupling is not None:
+                hessian = hessian + coupling
+            return by_cholesky(hessian, ridge, right)
+
+        return solve
+
+
+@dataclass(frozen=True)
+class Active:
+    """Woodbury's form over the active rows; right when they are fewer than the variables."""
+
+    exact: ClassVar[bool] = True
+
+    def bind(self, flat: Flat, ridge: float) -> Solve:
+        """Rows are gathered anew for every step."""
+
+        def solve(active: Tensor, right: Tensor) -> Tensor:
+            rows = active[:, : flat.A.shape[1]]
+            count = int(rows.sum(-1).max()) if rows.numel() else 0
+            chosen = rows.to(torch.int8).argsort(dim=-1, descending=True, stable=True)[:, :count]
+            kept = rows.gather(-1, chosen).unsqueeze(-1)
+            K = torch.where(kept, flat.A.gather(1, chosen.unsqueeze(-1).expand(-1, -1, right.shape[1])), 0.0)
+            return by_rows(torch.cat([K, flat.E], 1), ridge + bounds_diagonal(flat, active), right)
+
+        return solve
+
+
+@dataclass(frozen=True)
+class Sparse:
+    """Sparse product and sparse factorization by scipy (extra ``lp``), element by element on the CPU."""
+
+    exact: ClassVar[bool] = True
+
+    def bind(self, flat: Flat, ridge: float) -> Solve:
+        """Rows that would fill the product are set aside once."""
+        sparse = _checks.extra("scipy.sparse", "lp")
+        elements = [_SparseElement(sparse, A, E) for A, E in zip(_csr(flat.A), _csr(flat.E), strict=True)]
+        m = flat.A.shape[1]
+
+        def solve(active: Tensor, right: Tensor) -> Tensor:
+            diagonal = (ridge + bounds_diagonal(flat, active)).numpy()
+            rows, sides = active[:, :m].numpy(), right.numpy()
+            solved = [
+                element.solve(rows[k], diagonal[k], sides[k]) if sides[k].any() else sides[k]
+                for k, element in enumerate(elements)
+            ]
+            return torch.from_numpy(np.stack(solved)) if solved else right
+
+        return solve
+
+
+class _SparseElement:
+    """The matrices of one program of the batch."""
+
+    def __init__(self, sparse: Any, A: Any, E: Any) -> None:
+        self.sparse, self.A = sparse, A
+        limit = _FULL_ROW * np.sqrt(A.shape[1])
+        self.full = np.diff(A.indptr) > limit  # shape: (m,)
+        full = np.diff(E.indptr) > limit
+        self.E_full = E[full]
+        self.coupling = E[~full].T @ E[~full]
+
+    def solve(self, rows: Any, diagonal: Any, right: Any) -> Any:
+        """One system, refined by its own residual.  # shape: (n,)."""
+        from scipy.sparse.linalg import splu
+
+        n = len(right)
+        K = self.A[rows & ~self.full]
+        F = self.sparse.vstack([self.A[rows & self.full], self.E_full])
+        matrix = K.T @ K + self.coupling
+        matrix = matrix + self.sparse.diags_array(diagonal + _ROUNDING * matrix.diagonal().max(initial=0.0))
+        if F.shape[0]:
+            matrix = self.sparse.block_array([[matrix, F.T], [F, -self.sparse.eye_array(F.shape[0])]])
+        matrix = matrix.tocsc()
+        factor = splu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
+        side = np.concatenate([right, np.zeros(F.shape[0])])
+        d = factor.solve(side)
+        return (d + factor.solve(side - matrix @ d))[:n]
+
+
+@dataclass(frozen=True)
+class ConjugateGradients:
+    """Conjugate gradients with a diagonal preconditioner; only products with the matrices, any device.
+
+    Args:
+        accuracy: Relative residual at which a system counts as solved, once the active rows have settled.
+        loose: The same while they still change.
+        max_steps: Most products with G'DG for one system.
+    """
+
+    accuracy: float = 1e-6
+    loose: float = 1e-2
+    max_steps: int = 2000
+    exact: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        for name in ("accuracy", "loose"):
+            _checks.in_range(name, getattr(self, name), 0.0, 1.0, open_low=True, open_high=True)
+        _checks.is_count("max_steps", self.max_steps)
+
+    def bind(self, flat: Flat, ridge: float) -> Solve:
+        """With the equalities' part of the diagonal formed once."""
+        squares = _column_squares(flat.A)
+        coupling = _column_squares(flat.E)(torch.ones_like(flat.e))
+        m = flat.A.shape[1]
+        last = torch.zeros_like(flat.h, dtype=torch.bool)
+
+        def solve(active: Tensor, right: Tensor) -> Tensor:
+            nonlocal last
+            settled, last = (active == last).all(-1), active
+            accuracy = torch.where(settled, self.accuracy, self.loose)
+            on = active.to(right.dtype)
+            diagonal = squares(on[:, :m]) + coupling + bounds_diagonal(flat, active) + ridge
+
+            def product(v: Tensor) -> Tensor:
+                total: Tensor = flat.Gt(on * flat.G(v)) + flat.Ety(flat.Ex(v)) + ridge * v
+                return total
+
+            return self._solve(product, diagonal, right, accuracy)
+
+        return solve
+
+    def _solve(self, product: Callable[[Tensor], Tensor], diagonal: Tensor, right: Tensor, accuracy: Tensor) -> Tensor:
+        x, r = torch.zeros_like(right), right
+        s = r / diagonal
+        d, rho = s, dot(r, s)
+        stop = accuracy**2 * dot(r, r)
+        for _ in range(self.max_steps):
+            running = dot(r, r) > stop
+            if not bool(running.any()):
+                break
+            q = product(d)
+            a = torch.where(running, rho / dot(d, q).clamp(min=1e-300), 0.0).unsqueeze(-1)
+            x, r = x + a * d, r - a * q
+            s = r / diagonal
+            after = dot(r, s)
+            d, rho = s + (after / rho.clamp(min=1e-300)).unsqueeze(-1) * d, after
+        return x
+
+
+FORMS: dict[str, Callable[[], Form]] = {
+    "dense": Dense,
+    "active": Active,
+    "sparse": Sparse,
+    "cg": ConjugateGradients,
+}
+
+
+def choose(system: str | Form, problem: LinearProgram) -> Form:
+    """The form that a name stands for; ``"auto"`` looks at the kind and the size of the matrices.
+
+    Matrices that are dense, or small enough to be written out: ``"active"`` where all rows together are fewer than half
+    of the variables, else ``"dense"``. Larger ones: ``"sparse"`` for tensors on the CPU where scipy is installed, else
+    ``"cg"``.
+    """
+    if not isinstance(system, str):
+        return system
+    if system != "auto":
+        return FORMS[system]()
+    rows, n = problem.inequalities + problem.equalities, problem.variables
+    entries = problem.batch_shape.numel() * max(rows, n) * n
+    if is_written_out(problem) or entries <= _SMALL:
+        return Active() if 2 * rows < n else Dense()
+    tensors = all(isinstance(matrix, Tensor) for matrix in (problem.A, problem.A_eq))
+    if tensors and problem.device.type == "cpu" and importlib.util.find_spec("scipy") is not None:
+        return Sparse()
+    return ConjugateGradients()
+
+
+def check_form(form: Form, problem: LinearProgram) -> None:
+    """Refuse a form that cannot work on these matrices."""
+    if isinstance(form, Sparse):
+        for name in ("A", "A_eq"):
+            matrix = getattr(problem, name)
+            if not isinstance(matrix, Tensor):
+                raise TypeError(
+                    f'Expected `{name}` to be a tensor for system="sparse", but got {kind(matrix)}; use system="cg".'
+                )
+        if problem.device.type != "cpu":
+            raise _checks.InputError(
+                f'Expected a program on the CPU for system="sparse", but got {problem.device}; use system="cg".'
+            )
+
+
+def by_cholesky(hessian: Tensor, ridge: float | Tensor, right: Tensor) -> Tensor:
+    """(hessian + ridge I)^-1 right; the hessian is overwritten.  # shape: (batch, n)."""
+    diagonal = hessian.diagonal(dim1=-2, dim2=-1)
+    diagonal += ridge + _ROUNDING * largest(diagonal).unsqueeze(-1)
+    lower, _ = torch.linalg.cholesky_ex(hessian)
+    side = right.unsqueeze(-1)
+    d = torch.cholesky_solve(side, lower)
+    return (d + torch.cholesky_solve(side - hessian @ d, lower)).squeeze(-1)
+
+
+def by_rows(K: Tensor, diagonal: Tensor, right: Tensor) -> Tensor:
+    """(K'K + diag)^-1 right by Woodbury's identity; refined, since a small diagonal cancels.  # shape: (batch, n)."""
+    spread = K / diagonal.unsqueeze(1)
+    small = spread @ K.mT
+    place = small.diagonal(dim1=-2, dim2=-1)
+    place += 1 + _ROUNDING * largest(place).unsqueeze(-1)
+    lower, _ = torch.linalg.cholesky_ex(small)
+
+    def apply(v: Tensor) -> Tensor:
+        inner = torch.cholesky_solve(spread @ v, lower)
+        return v / diagonal.unsqueeze(-1) - spread.mT @ inner
+
+    side = right.unsqueeze(-1)
+    d = apply(side)
+    for _ in range(_REFINEMENTS):
+        d = d + apply(side - diagonal.unsqueeze(-1) * d - K.mT @ (K @ d))
+    return d.squeeze(-1)
+
+
+def bounds_diagonal(flat: Flat, active: Tensor) -> Tensor:
+    """What the active bounds add to the diagonal.  # shape: (batch, n)."""
+    _, lower, upper = flat.split(active)
+    total = torch.zeros_like(flat.c)
+    for part in (lower, upper):
+        if part is not None:
+            total = total + part
+    return total
+
+
+def _column_squares(matrix: Tensor | Products) -> Callable[[Tensor], Tensor]:
+    """The function that gives the diagonal of A' diag(weight) A."""
+    if isinstance(matrix, Products):
+        return matrix.squares_back
+    squared = matrix**2
+    return lambda weight: (weight.unsqueeze(1) @ squared).squeeze(1)
+
+
+def _csr(matrix: Tensor | Products) -> list[Any]:
+    """One scipy matrix for each element; an operator was refused before."""
+    sparse = _checks.extra("scipy.sparse", "lp")
+    if isinstance(matrix, Tensor):
+        return [sparse.csr_array(one) for one in matrix.numpy()]
+    given = cast("Tensor", matrix.matrix)
+    if is_csr(given):
+        parts = (part.numpy() for part in (given.values(), given.col_indices(), given.crow_indices()))
+        plain = [sparse.csr_array(tuple(parts), shape=tuple(given.shape))] * matrix.shape[0]
+    else:
+        whole = given.expand(*matrix.batch, -1, -1).reshape(matrix.batch.numel(), *given.shape[-2:])
+        plain = [sparse.csr_array(one) for one in (whole if matrix.places is None else whole[matrix.places]).numpy()]
+    scales = zip(plain, matrix.row.numpy(), matrix.column.numpy(), strict=True)
+    return [sparse.csr_array(sparse.diags_array(row) @ one @ sparse.diags_array(column)) for one, row, column in scales]
