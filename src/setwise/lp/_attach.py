@@ -6,8 +6,9 @@ or of the point is a formula. With multipliers l of the constraints (inequalitie
     d sum l'(rows of the constraints at x, less their sides)  =  l'(dA x - db) + ...
 
 gives that of the value for l = its duals, and that of the point for l = -(K')^-1 g, where g is the derivative by the
-point and K are the active rows, factored in the forward pass. All else has its graph made in the backward pass, on the
-saved tensors, by the equations of :mod:`setwise.lp.gradient`.
+point and K are the active rows. A solver may hand on their factorization (``Solution.factor``: one small program does);
+otherwise it is made once more here. All else has its graph made in the backward pass, on the saved tensors, by the
+equations of :mod:`setwise.lp.gradient`.
 """
 
 from __future__ import annotations

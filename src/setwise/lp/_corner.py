@@ -29,17 +29,17 @@ class CornerFactor:
         return _duals(self.system, z, found[count:], g)
 
 
-def solve_single(problem: LinearProgram, *, max_steps: int, tolerance: float) -> Solution | None:
+def solve_single(problem: LinearProgram, system: System, *, max_steps: int, tolerance: float) -> Solution | None:
     """The optimum of one small program, or None where the short way does not lead there."""
-    system = System.of(problem)
-    corner = None if system is None else find_corner(system, max_steps)
-    if system is None or corner is None:
+    corner = find_corner(system, max_steps)
+    if corner is None:
         return None
     slack = system.h - system.G @ corner.x
     value, *residuals = _judge(system, corner, slack)
     if not max(residuals) <= tolerance:
         return None
-    # Where a multiplier and its slack are both 0, the rows are not the only ones to differentiate through.
+    # Where a chosen row has a multiplier of 0, the solution does not show it as active: what to differentiate through
+    # is then decided from the solution, as for any other solver.
     strict = np.array_equal((corner.z > slack).nonzero()[0], corner.active)
     batch = problem.batch_shape
     like = torch.empty((*batch, 1), dtype=problem.dtype)

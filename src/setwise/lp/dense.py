@@ -13,7 +13,9 @@ from setwise.lp import interior as inner
 from setwise.lp import newton
 from setwise.lp._corner import solve_single
 from setwise.lp._flat import Flat, Point, Scaling, equilibrate
+from setwise.lp.one_by_one import one_by_one, suits
 from setwise.lp.problem import LinearProgram
+from setwise.lp.single import System
 from setwise.lp.solution import Duals, Solution, Status
 
 _OPTIMAL, _INFEASIBLE, _UNBOUNDED, _LIMIT = range(4)
@@ -40,9 +42,11 @@ class Interior:
     ) -> Solution:
         """Solve; a ``start`` is tried by the exterior method first, and only what it leaves goes on to the interior."""
         max_steps = 100 if max_steps is None else max_steps
-        quick = None if start is not None else solve_single(problem, max_steps=max_steps, tolerance=tolerance)
-        if quick is not None:
-            return quick
+        system = None if start is not None else System.of(problem)
+        if system is not None:
+            quick = solve_single(problem, system, max_steps=max_steps, tolerance=tolerance)
+            if quick is not None:
+                return quick
         flat = Flat.of(problem)
         scaled, scaling = whole = equilibrate(flat)
         ends = _Ends(flat)
@@ -52,6 +56,9 @@ class Interior:
                 scaled, scaling.forth(_point(flat, start)), newton.Penalty(100.0), max_steps=12, tolerance=1e-11
             )
             ends.exterior(warm, scaling, left, tolerance)
+        elif system is None and suits(scaled):
+            ends.interior(one_by_one(scaled, max_steps), scaling, left)
+        if bool((ends.code != _LIMIT).any()):
             left = ends.left()
             scaled, scaling = scaled.select(left), scaling.select(left)
         if left.numel():

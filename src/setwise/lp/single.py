@@ -29,8 +29,8 @@ from setwise.lp.vertex import FEASIBLE
 Array = NDArray[np.float64]
 Places = NDArray[np.intp]
 
-_MOST_VARIABLES = 64
-_MOST_ENTRIES = 40_000  # of G; beyond, arithmetic outweighs the calls
+MOST_VARIABLES = 64
+MOST_ENTRIES = 40_000  # of G; beyond, arithmetic outweighs the calls
 _MOST_STEPS = 30
 _TO_THE_BOUNDARY = 0.995
 # Of the mean product s z, for data of size 1: where to take the rows with the largest z / s, and where to give up.
@@ -54,7 +54,7 @@ class System:
     def of(cls, problem: LinearProgram) -> Self | None:
         """The arrays of a program, or None where this module is not for it."""
         n, m, p = problem.variables, problem.inequalities, problem.equalities
-        small = n <= _MOST_VARIABLES and (m + 2 * n) * n <= _MOST_ENTRIES and p < n <= m + 2 * n
+        small = n <= MOST_VARIABLES and (m + 2 * n) * n <= MOST_ENTRIES and p < n
         if not small or problem.device.type != "cpu" or problem.batch_shape.numel() != 1:
             return None
         if not (isinstance(problem.A, Tensor) and isinstance(problem.A_eq, Tensor)):
@@ -102,7 +102,7 @@ class _Iterate(NamedTuple):
 def find_corner(system: System, max_steps: int) -> Corner | None:
     """Predictor-corrector steps until the active rows prove optimal; None where they do not."""
     size, price = max(_size(system.h), _size(system.e)), _size(system.c)
-    if not (size and price and len(system.h)):
+    if not (size and price and 0 < len(system.c) - len(system.e) <= len(system.h)):
         return None
     scaled = replace(system, c=system.c / price, h=system.h / size, e=system.e / size)
     with np.errstate(all="ignore"):  # what overflows is left to the batched method
