@@ -237,6 +237,56 @@ def test_a_loader_gets_the_batches(workers: int) -> None:
         assert sampler.state_dict()["batch"] == 1
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_tracked_loader_is_resumed_exactly(workers: int, weighted: bool) -> None:
+    labels = torch.tensor([0] * 40 + [1] * 8)
+    weight = torch.linspace(1, 2, 48) if weighted else None
+
+    def make_loader(seed: int) -> tuple[StratifiedBatchSampler, DataLoader[tuple[torch.Tensor, ...]]]:
+        sampler = StratifiedBatchSampler(labels, 8, positives=2, weight=weight, seed=seed)
+        return sampler, DataLoader(TensorDataset(torch.arange(48), labels), batch_sampler=sampler, num_workers=workers)
+
+    reference = StratifiedBatchSampler(labels, 8, positives=2, weight=weight, seed=5)
+    whole = [list(reference) for _ in range(3)]
+    for stop in (1, 4, len(reference) - 1, len(reference)):  # prefetching has gone past the end before the last ones
+        sampler, loader = make_loader(5)
+        head = [index.tolist() for index, _ in islice(sampler.track(loader), stop)]
+        assert head == whole[0][:stop]
+        state = sampler.state_dict()
+        assert (state["epoch"], state["batch"]) == ((0, stop) if stop < len(reference) else (1, 0))
+        assert sampler.epoch == state["epoch"]
+        resumed, again = make_loader(0)
+        resumed.load_state_dict(state)
+        rest = [index.tolist() for index, _ in resumed.track(again)]
+        if stop < len(reference):
+            assert rest == whole[0][stop:]
+            rest = [index.tolist() for index, _ in resumed.track(again)]
+        assert rest == whole[1]
+        assert resumed.state_dict()["epoch"] == 2
+        assert resumed.state_dict()["batch"] == 0
+
+
+def test_a_pass_after_a_tracked_one_that_was_left_early_is_the_next_epoch() -> None:
+    sampler, reference = make([40, 8], 8), make([40, 8], 8)
+    whole = [list(reference) for _ in range(3)]
+    loader = DataLoader(TensorDataset(torch.arange(48)), batch_sampler=sampler)
+    assert len(list(islice(sampler.track(loader), 2))) == 2
+    assert [index.tolist() for (index,) in sampler.track(loader)] == whole[1]
+    assert [index.tolist() for (index,) in islice(sampler.track(loader), 2)] == whole[2][:2]
+    assert sampler.epoch == 2
+    sampler.set_epoch(1)  # and what was tracked is forgotten
+    assert sampler.state_dict()["batch"] == 0
+    assert list(sampler) == whole[1]
+
+
+def test_only_a_loader_of_this_sampler_is_tracked() -> None:
+    sampler = make([40, 8], 8)
+    loader = DataLoader(TensorDataset(torch.arange(48)), batch_sampler=make([40, 8], 8))
+    with pytest.raises(InputError, match=r"`loader` to have this sampler"):
+        next(sampler.track(loader))
+
+
 def test_it_works_in_a_lightning_trainer(tmp_path: object) -> None:
     lightning = pytest.importorskip("lightning")
     labels = torch.tensor([0] * 30 + [1] * 6)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,8 @@ from torch.utils.data import Sampler
 
 from setwise._checks import InputError, all_binary, all_non_negative, in_range, is_count, to_numpy
 from setwise.data.imbalance import Index, Labels, whole_labels
+
+_T = TypeVar("_T")
 
 
 class StratifiedBatchSampler(Sampler[list[int]]):
@@ -78,6 +80,7 @@ class StratifiedBatchSampler(Sampler[list[int]]):
         self._epoch = 0
         self._handed_out = 0
         self._at_start = True  # whether the next pass takes up (epoch, handed_out) as they stand
+        self._returned: tuple[int, int] | None = None  # epoch and batches that a tracked loader has returned
 
     def __len__(self) -> int:
         """Batches in a whole epoch, also while one is resumed in its middle."""
@@ -88,6 +91,7 @@ class StratifiedBatchSampler(Sampler[list[int]]):
         if not self._at_start:  # the pass before was left early
             self._epoch, self._handed_out = self._epoch + 1, 0
         self._at_start = False
+        self._returned = None
         epoch, batches = self._epoch, self._batches(self._epoch)
         for k in range(self._handed_out, len(batches)):
             self._epoch, self._handed_out = epoch, k + 1
@@ -98,7 +102,7 @@ class StratifiedBatchSampler(Sampler[list[int]]):
     @property
     def epoch(self) -> int:
         """The epoch that is under way, or the next one where none is."""
-        return self._epoch
+        return self._epoch if self._returned is None else self._returned[0]
 
     def set_epoch(self, epoch: int) -> None:
         """Let the next pass be this epoch, from its start; a resumed epoch of the same number keeps its place."""
@@ -106,15 +110,33 @@ class StratifiedBatchSampler(Sampler[list[int]]):
         if not (self._at_start and epoch == self._epoch):
             self._epoch, self._handed_out = epoch, 0
         self._at_start = True
+        self._returned = None
+
+    def track(self, loader: Iterable[_T]) -> Iterator[_T]:
+        """The batches of a loader over this sampler, counted as they are returned, so that its state is exact.
+
+        A ``DataLoader`` with workers asks for ``num_workers * prefetch_factor`` batches ahead of those it returns. Only
+        with this around it does :meth:`state_dict` say after each batch what has been returned, not what was asked for:
+
+            for x, y in sampler.track(loader): ...
+
+        Args:
+            loader: A ``DataLoader`` whose ``batch_sampler`` this is.
+        """
+        if getattr(loader, "batch_sampler", self) is not self:
+            raise InputError("Expected `loader` to have this sampler as its `batch_sampler`, but it has another.")
+        epoch, first = (self._epoch, self._handed_out) if self._at_start else (self._epoch + 1, 0)
+        for count, batch in enumerate(loader, first + 1):
+            self._returned = (epoch, count) if count < len(self) else (epoch + 1, 0)
+            yield batch
 
     def state_dict(self) -> dict[str, int]:
         """Where the sampler stands: the epoch, and how many of its batches have been handed out.
 
-        A ``DataLoader`` with workers asks for ``num_workers * prefetch_factor`` batches ahead of those it returns, and
-        all are counted here. To resume exactly, save with ``num_workers=0``, or put the number of batches used in this
-        epoch at ``"batch"``.
+        With workers wrap the loader in :meth:`track`: otherwise batches that were asked for ahead are counted as well.
         """
-        return {"epoch": self._epoch, "batch": self._handed_out, "seed": self.seed, "batches": len(self)}
+        epoch, batch = (self._epoch, self._handed_out) if self._returned is None else self._returned
+        return {"epoch": epoch, "batch": batch, "seed": self.seed, "batches": len(self)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take up where :meth:`state_dict` was called; the seed is taken over as well."""
@@ -133,6 +155,7 @@ class StratifiedBatchSampler(Sampler[list[int]]):
         if self._handed_out == len(self):
             self._epoch, self._handed_out = self._epoch + 1, 0
         self._at_start = True
+        self._returned = None
 
     def _batches(self, epoch: int) -> list[Index]:
         """All batches of an epoch."""

@@ -1,5 +1,21 @@
 """What helps training on a measure, whichever measure it is."""
 
+from setwise.training.anneal import Anneal, Temperature
 from setwise.training.blend import Blend
+from setwise.training.queue import ScoreQueue
+from setwise.training.schedules import Schedule, cosine, geometric, linear, warm_up
+from setwise.training.two_pass import TwoPass, TwoPassResult
 
-__all__ = ["Blend"]
+__all__ = [
+    "Anneal",
+    "Blend",
+    "Schedule",
+    "ScoreQueue",
+    "Temperature",
+    "TwoPass",
+    "TwoPassResult",
+    "cosine",
+    "geometric",
+    "linear",
+    "warm_up",
+]

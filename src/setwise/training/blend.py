@@ -6,13 +6,16 @@ with w constant, or a function of the share of the training that is done. A pair
 it sees only differences of scores, and it overfits a small class sooner; beside cross-entropy it does neither.
 
 >>> import torch, setwise
->>> from setwise.training import Blend
+>>> from setwise.training import Blend, warm_up
 >>> loss = Blend(torch.nn.BCEWithLogitsLoss(), setwise.AUCLoss(), 0.5)
 >>> loss(torch.zeros(4), torch.tensor([0.0, 1.0, 0.0, 0.0]))  # (log 2 + 1) / 2
 tensor(0.8466)
->>> warm_up = Blend(torch.nn.BCEWithLogitsLoss(), setwise.AUCLoss(), lambda done: 0.0 if done < 0.2 else 0.5)
->>> warm_up.set_progress(0.5)
->>> warm_up.share
+>>> loss = Blend(torch.nn.BCEWithLogitsLoss(), setwise.AUCLoss(), warm_up(0.2, to=0.5))
+>>> loss.set_progress(0.1)
+>>> loss.share
+0.0
+>>> loss.set_progress(0.5)
+>>> loss.share
 0.5
 """
 
@@ -23,34 +26,29 @@ from collections.abc import Callable
 from torch import Tensor, nn
 
 from setwise import _checks
+from setwise.training._call import call_loss, is_module
+from setwise.training.progress import KeepsProgress
 
 
-class Blend(nn.Module):
-    """A weighted mean of two losses that are called alike: ``loss(input, target)``.
+class Blend(KeepsProgress):
+    """A weighted mean of two losses that are called alike: ``loss(input, target, weight=None)``.
 
     Args:
         first: Usually cross-entropy.
         second: Usually the loss of a measure.
         schedule: The share w of the second loss in [0, 1], or a function from the share of the training that is done,
-            told by :meth:`set_progress`, to w.
+            told by :meth:`set_progress`, to w, such as :func:`~setwise.training.warm_up`.
     """
 
     def __init__(self, first: nn.Module, second: nn.Module, schedule: float | Callable[[float], float] = 0.5) -> None:
         super().__init__()
-        for name, loss in (("first", first), ("second", second)):
-            if not isinstance(loss, nn.Module):
-                raise TypeError(f"Expected `{name}` to be a torch.nn.Module, but got {type(loss).__name__}.")
+        is_module("first", first)
+        is_module("second", second)
         if not callable(schedule):
             _checks.in_range("schedule", schedule, 0.0, 1.0)
         self.first = first
         self.second = second
         self.schedule = schedule
-        self.progress = 0.0
-
-    def set_progress(self, done: float) -> None:
-        """Tell how much of the training is done, from 0 to 1."""
-        _checks.in_range("done", done, 0.0, 1.0)
-        self.progress = float(done)
 
     @property
     def share(self) -> float:
@@ -61,17 +59,22 @@ class Blend(nn.Module):
         _checks.in_range("schedule(progress)", share, 0.0, 1.0)
         return share
 
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        """The blended loss; a loss whose share is 0 is not computed."""
+    def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+        """The blended loss; a loss whose share is 0 is not computed.
+
+        Args:
+            input: Logits.
+            target: Labels, as both losses take them.
+            weight: Per-sample weights for both losses. With torch's ``BCEWithLogitsLoss`` and ``CrossEntropyLoss``,
+                which take none in the call, the mean becomes the weighted mean.
+        """
         share = self.share
         if share == 0:
-            first: Tensor = self.first(input, target)
-            return first
+            return call_loss(self.first, input, target, weight)
         if share == 1:
-            second: Tensor = self.second(input, target)
-            return second
-        blended: Tensor = (1 - share) * self.first(input, target) + share * self.second(input, target)
-        return blended
+            return call_loss(self.second, input, target, weight)
+        first = call_loss(self.first, input, target, weight)
+        return (1 - share) * first + share * call_loss(self.second, input, target, weight)
 
     def extra_repr(self) -> str:
         """The schedule, for ``repr``."""

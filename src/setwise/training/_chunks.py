@@ -1,0 +1,126 @@
+"""Batches of any kind, cut into chunks, gone through twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from setwise import _checks
+
+Inputs = Tensor | tuple[Tensor, ...] | list[Tensor] | dict[str, Tensor]
+
+
+class Chunk(NamedTuple):
+    """A few samples."""
+
+    inputs: Inputs
+    targets: Tensor
+    weight: Tensor | None
+
+
+class Chunks:
+    """Chunks of at most ``size`` samples, the same the second time as the first.
+
+    Args:
+        batches: Batches ``(inputs, targets)`` or ``(inputs, targets, weight)``.
+        size: Samples per chunk.
+    """
+
+    def __init__(self, batches: Iterable[Any], size: int) -> None:
+        if isinstance(batches, Iterator) or not hasattr(batches, "__iter__"):
+            raise TypeError(
+                "Expected `batches` to be something that can be gone through twice, such as a DataLoader or a list, "
+                f"but got {type(batches).__name__}."
+            )
+        self.batches = batches
+        self.size = size
+        self._targets: list[Tensor] = []
+        self._weights: list[Tensor] = []
+
+    def first(self) -> Iterator[Chunk]:
+        """The chunks; their targets and weights are kept."""
+        for chunk in self._cut():
+            self._targets.append(chunk.targets)
+            if chunk.weight is not None:
+                self._weights.append(chunk.weight)
+            if len(self._weights) not in (0, len(self._targets)):
+                raise _checks.InputError("Expected all `batches` or none to have weights, but some have.")
+            yield chunk
+        if not self._targets:
+            raise _checks.InputError("Expected `batches` to hold at least one sample, but there is none.")
+
+    def again(self) -> Iterator[Chunk]:
+        """The chunks once more, after a check that they are the same."""
+        count = 0
+        for chunk in self._cut():
+            if count == len(self._targets) or not _equal(chunk.targets, self._targets[count]):
+                raise _differs(f"chunk {count} had other targets")
+            count += 1
+            yield chunk
+        if count < len(self._targets):
+            raise _differs(f"there were {count} chunks, not {len(self._targets)}")
+
+    def gathered(self) -> tuple[Tensor, Tensor | None]:
+        """All targets, and all weights where there are some."""
+        return torch.cat(self._targets), torch.cat(self._weights) if self._weights else None
+
+    def _cut(self) -> Iterator[Chunk]:
+        for batch in self.batches:
+            inputs, targets, weight = _read(batch)
+            for start in range(0, len(targets), self.size):
+                rows = slice(start, start + self.size)
+                yield Chunk(_rows(inputs, rows), targets[rows], None if weight is None else weight[rows])
+
+
+def to_device(inputs: Inputs, device: torch.device | str) -> Inputs:
+    """All tensors of the inputs on a device."""
+    if isinstance(inputs, dict):
+        return {name: value.to(device) for name, value in inputs.items()}
+    if isinstance(inputs, tuple | list):
+        return [value.to(device) for value in inputs]
+    return inputs.to(device)
+
+
+def _read(batch: Any) -> Chunk:
+    if not isinstance(batch, tuple | list) or len(batch) not in (2, 3):
+        raise TypeError(
+            "Expected each of `batches` to be (inputs, targets) or (inputs, targets, weight), "
+            f"but got {type(batch).__name__}{f' of {len(batch)}' if isinstance(batch, tuple | list) else ''}."
+        )
+    inputs, targets, weight = batch if len(batch) == 3 else (*batch, None)
+    _checks.is_tensor("targets", targets)
+    if targets.ndim == 0:
+        raise _checks.InputError("Expected `targets` to have their samples along dimension 0, but got a single number.")
+    parts = list(inputs.values()) if isinstance(inputs, dict) else inputs
+    parts = list(parts) if isinstance(parts, tuple | list) else [parts]
+    named = [("inputs", part) for part in parts] + ([] if weight is None else [("weight", weight)])
+    for name, part in named:
+        _checks.is_tensor(name, part)
+        if part.ndim == 0 or len(part) != len(targets):
+            raise _checks.InputError(
+                f"Expected `{name}` to have as many samples along dimension 0 as `targets`, {len(targets)}, "
+                f"but got shape {tuple(part.shape)}."
+            )
+    return Chunk(inputs, targets, weight)
+
+
+def _rows(inputs: Inputs, rows: slice) -> Inputs:
+    if isinstance(inputs, dict):
+        return {name: value[rows] for name, value in inputs.items()}
+    if isinstance(inputs, tuple | list):
+        return [value[rows] for value in inputs]
+    return inputs[rows]
+
+
+def _equal(first: Tensor, second: Tensor) -> bool:
+    return first.shape == second.shape and torch.equal(first, second)
+
+
+def _differs(how: str) -> _checks.InputError:
+    return _checks.InputError(
+        f"Expected `batches` to be the same the second time as the first, but {how}; turn off shuffling by "
+        "anything but torch's random numbers, and clear the gradients before going on."
+    )
