@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+import json
 import random
+import subprocess
+import sys
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -218,10 +222,10 @@ class Changing:
 @pytest.mark.parametrize(
     ("second", "message"),
     [
-        ([slice(50, 100), slice(0, 50)], "chunk 0 had other targets"),
-        ([slice(0, 50)], "there were 1 chunks, not 2"),
-        ([slice(0, 50), slice(50, 100), slice(100, 150)], "chunk 2 had other targets"),
-        ([slice(0, 50), slice(50, 99)], "chunk 1 had other targets"),
+        ([slice(50, 100), slice(0, 50)], "the targets from sample 0 on were others"),
+        ([slice(0, 50)], "there were 50 samples, not 100"),
+        ([slice(0, 50), slice(50, 100), slice(100, 150)], "the targets from sample 100 on were others"),
+        ([slice(0, 50), slice(51, 101)], "the targets from sample 50 on were others"),
     ],
 )
 def test_batches_that_differ_the_second_time_are_refused(second: list[slice], message: str) -> None:
@@ -314,6 +318,12 @@ def test_it_works_where_gradients_are_off_and_where_nothing_is_defined() -> None
     assert gradient(model).norm() == 0
 
 
+def test_chunks_of_different_shapes_are_refused() -> None:
+    step = TwoPass(network(), AUCLoss(), chunk_size=64)
+    with pytest.raises(InputError, match=r"\(\) and \(1,\) per sample"):
+        step.backward_batches([(X, Y), (X, Y[:, None])])
+
+
 def test_the_graph_holds_one_chunk_at_a_time() -> None:
     """No more than one chunk's activations are saved for backward at once, and none in the first pass."""
     model = network()
@@ -393,3 +403,15 @@ def test_scores_and_losses_of_the_wrong_shape_are_refused() -> None:
     each = nn.BCEWithLogitsLoss(reduction="none")
     with pytest.raises(InputError, match=r"`loss` to give one number, but got \(203,\)"):
         TwoPass(network(), each, chunk_size=64).backward(X, Y)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="peak memory is read from Linux's account")
+def test_memory_is_that_of_one_chunk(tmp_path: Path) -> None:
+    script = Path(__file__).parents[2] / "benchmarks" / "two_pass.py"
+    file = tmp_path / "rows.json"
+    subprocess.run([sys.executable, str(script), "--samples", "20000", "--json", str(file)], check=True)
+    for row in json.loads(file.read_text())["rows"]:
+        assert row["ratio"] <= 1.3
+        assert row["one_pass_mb"] > 4 * row["live_mb"]["two"]
+        assert row["errors"]["float64"] < 1e-12

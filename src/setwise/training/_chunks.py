@@ -21,6 +21,39 @@ class Chunk(NamedTuple):
     weight: Tensor | None
 
 
+class Column:
+    """Rows that come chunk by chunk, in one tensor that doubles when it is full.
+
+    A list of the pieces would do, but small tensors that stay, between large ones that come and go, keep the allocator
+    from using the room of the large ones again.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._buffer: Tensor | None = None
+
+    def append(self, rows: Tensor) -> None:
+        """Copy some rows to the end."""
+        rows = rows.detach()
+        end = self.count + len(rows)
+        buffer = rows.new_empty((2 * len(rows), *rows.shape[1:])) if self._buffer is None else self._buffer
+        if rows.shape[1:] != buffer.shape[1:]:
+            raise _checks.InputError(
+                f"Expected all chunks to have the same shape but for their length, but there were "
+                f"{tuple(buffer.shape[1:])} and {tuple(rows.shape[1:])} per sample."
+            )
+        if end > len(buffer):
+            larger = buffer.new_empty((2 * end, *buffer.shape[1:]))
+            larger[: self.count] = buffer[: self.count]
+            buffer = larger
+        buffer[self.count : end] = rows
+        self._buffer, self.count = buffer, end
+
+    def whole(self) -> Tensor:
+        """All rows so far."""
+        return torch.empty(0) if self._buffer is None else self._buffer[: self.count]
+
+
 class Chunks:
     """Chunks of at most ``size`` samples, the same the second time as the first.
 
@@ -37,8 +70,8 @@ class Chunks:
             )
         self.batches = batches
         self.size = size
-        self._targets: list[Tensor] = []
-        self._weights: list[Tensor] = []
+        self._targets = Column()
+        self._weights = Column()
 
     def first(self) -> Iterator[Chunk]:
         """The chunks; their targets and weights are kept."""
@@ -46,26 +79,28 @@ class Chunks:
             self._targets.append(chunk.targets)
             if chunk.weight is not None:
                 self._weights.append(chunk.weight)
-            if len(self._weights) not in (0, len(self._targets)):
+            if self._weights.count not in (0, self._targets.count):
                 raise _checks.InputError("Expected all `batches` or none to have weights, but some have.")
             yield chunk
-        if not self._targets:
+        if not self._targets.count:
             raise _checks.InputError("Expected `batches` to hold at least one sample, but there is none.")
 
-    def again(self) -> Iterator[Chunk]:
-        """The chunks once more, after a check that they are the same."""
-        count = 0
+    def again(self) -> Iterator[tuple[slice, Chunk]]:
+        """The chunks once more with their places, after a check that they are the same."""
+        targets = self._targets.whole()
+        at = 0
         for chunk in self._cut():
-            if count == len(self._targets) or not _equal(chunk.targets, self._targets[count]):
-                raise _differs(f"chunk {count} had other targets")
-            count += 1
-            yield chunk
-        if count < len(self._targets):
-            raise _differs(f"there were {count} chunks, not {len(self._targets)}")
+            rows = slice(at, at + len(chunk.targets))
+            if not _equal(chunk.targets, targets[rows]):
+                raise _differs(f"the targets from sample {at} on were others")
+            at = rows.stop
+            yield rows, chunk
+        if at < len(targets):
+            raise _differs(f"there were {at} samples, not {len(targets)}")
 
     def gathered(self) -> tuple[Tensor, Tensor | None]:
         """All targets, and all weights where there are some."""
-        return torch.cat(self._targets), torch.cat(self._weights) if self._weights else None
+        return self._targets.whole(), self._weights.whole() if self._weights.count else None
 
     def _cut(self) -> Iterator[Chunk]:
         for batch in self.batches:

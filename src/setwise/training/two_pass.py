@@ -29,7 +29,7 @@ from torch import Tensor, nn
 
 from setwise import _checks
 from setwise.training._call import call_loss
-from setwise.training._chunks import Chunk, Chunks, Inputs, to_device
+from setwise.training._chunks import Chunk, Chunks, Column, Inputs, to_device
 from setwise.training._replay import Replay, same_scores, without_batch_statistics
 
 
@@ -127,7 +127,7 @@ class TwoPass:
 
     def _first_pass(self, chunks: Chunks) -> tuple[Tensor, Tensor, Tensor | None]:
         """All scores without a graph, and the targets and weights beside them."""
-        scores = []
+        scores = Column()
         with torch.no_grad():
             for chunk in chunks.first():
                 found = self._scores(chunk)
@@ -137,22 +137,18 @@ class TwoPass:
                         f"them, but got shape {tuple(found.shape)}."
                     )
                 scores.append(found)
-        torch.clear_autocast_cache()  # it holds copies of the parameters made without a graph
-        whole = torch.cat(scores)
+        torch.clear_autocast_cache()  # older torch keeps copies of parameters there without graph: pytorch#158232
+        whole = scores.whole()
         targets, weight = chunks.gathered()
         return whole, targets.to(whole.device), None if weight is None else weight.to(whole.device)
 
     def _second_pass(self, chunks: Chunks, scores: Tensor, slopes: Tensor) -> None:
         """Each chunk again, with its graph, which takes its slice of dL/ds and is let go."""
-        at = 0
-        for chunk in chunks.again():
+        for rows, chunk in chunks.again():
             found = self._scores(chunk)
-            rows = slice(at, at + len(chunk.targets))
-            at = rows.stop
             same_scores(found.detach(), scores[rows])
             if found.requires_grad:
                 found.backward(slopes[rows])
-            torch.clear_autocast_cache()  # copies of the parameters whose graph is gone
 
     def _scores(self, chunk: Chunk) -> Tensor:
         inputs = chunk.inputs if self.device is None else to_device(chunk.inputs, self.device)

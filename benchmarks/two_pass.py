@@ -1,0 +1,182 @@
+"""The measure of 100,000 samples through a network: memory and time of `TwoPass` beside one chunk and plain batches.
+
+Every cell is a fresh process on one thread. Memory is the growth of the peak resident size over what data and network
+take: for one chunk, forward and backward; for the whole set in two passes, chunk by chunk; for an epoch of plain
+batches of that size; and for the whole set in one pass, where it fits. It is taken with an allocator that gives large
+pieces back at once, and once more with the default one, which keeps some of what is freed, in a plain epoch as well.
+Seconds are CPU seconds with the default one. The gradient is compared with that of one pass over 4,096 samples,
+relative, in float64 and in float32, beside what rounding does to one pass in float32. The level is the one the project
+holds itself to.
+
+    python benchmarks/two_pass.py [--samples 100000] [--json FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from setwise import AUCLoss
+from setwise.training import TwoPass
+
+LEVEL = 1.3
+SETUPS = {"conv": 256, "mlp": 4096}  # network and chunk size
+ONE_PASS_UP_TO = 20_000  # samples; above it one pass through the convolutions takes gigabytes
+CHECKED = 4096
+GIVE_BACK = {"MALLOC_MMAP_THRESHOLD_": "1048576"}  # glibc: pieces of a megabyte on leave the process when freed
+
+
+def network(name: str) -> nn.Module:
+    """A network without batch statistics, with dropout."""
+    torch.manual_seed(0)
+    if name == "mlp":
+        hidden = [nn.Linear(64, 256), nn.ReLU(), nn.Dropout(0.2), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 1)]
+        return nn.Sequential(*hidden, nn.Flatten(0))
+    return nn.Sequential(
+        nn.Unflatten(1, (1, 16, 16)),
+        nn.Conv2d(1, 16, 3, padding=1),
+        nn.GroupNorm(4, 16),
+        nn.ReLU(),
+        nn.Conv2d(16, 32, 3, stride=2, padding=1),
+        nn.GroupNorm(4, 32),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Dropout(0.2),
+        nn.Linear(32 * 64, 1),
+        nn.Flatten(0),
+    )
+
+
+def sample(name: str, n: int) -> tuple[Tensor, Tensor]:
+    """Inputs and labels, one in twenty positive and shifted a little."""
+    generator = torch.Generator().manual_seed(1)
+    y = (torch.arange(n) % 20 == 0).float()
+    x = torch.randn(n, 64 if name == "mlp" else 256, generator=generator)
+    x[:, :16] += 0.5 * y.unsqueeze(1)
+    return x, y
+
+
+def peak_megabytes() -> float:
+    """Peak resident size, from Linux's account of this process."""
+    status = Path("/proc/self/status").read_text()
+    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:")) / 1024
+
+
+def run(kind: str, model: nn.Module, data: tuple[Tensor, Tensor], chunk: int) -> None:
+    """What one cell measures."""
+    (x, y), loss = data, AUCLoss()
+    if kind == "two":
+        TwoPass(model, loss, chunk_size=chunk).backward(x, y)
+    elif kind == "epoch":
+        for part, labels in zip(x.split(chunk), y.split(chunk), strict=True):
+            loss(model(part), labels).backward()
+    else:
+        rows = chunk if kind == "chunk" else len(x)
+        loss(model(x[:rows]), y[:rows]).backward()
+
+
+def cell(kind: str, name: str, n: int) -> dict[str, float]:
+    """Extra megabytes and CPU seconds of one run."""
+    model, data, chunk = network(name), sample(name, n), SETUPS[name]
+    run(kind, model, (data[0][:40], data[1][:40]), 20)  # loads what is loaded on first use
+    model.zero_grad()
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts again from the present size
+    before, start = peak_megabytes(), time.process_time()
+    run(kind, model, data, chunk)
+    return {"seconds": time.process_time() - start, "mb": peak_megabytes() - before}
+
+
+def gradients(name: str, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """By two passes and by one, dropout off since its draws depend on the shape."""
+    x, y = sample(name, CHECKED)
+    x, y, model = x.to(dtype), y.to(dtype), network(name).to(dtype).eval()
+    found = []
+    for kind in ("two", "one"):
+        model.zero_grad()
+        run(kind, model, (x, y), 100)
+        found.append(torch.cat([part.grad.flatten() for part in model.parameters() if part.grad is not None]).double())
+    return found[0], found[1]
+
+
+def errors(name: str) -> dict[str, float]:
+    """Relative distances of the gradients."""
+    (two32, one32), (two64, one64) = gradients(name, torch.float32), gradients(name, torch.float64)
+    pairs = {"float64": (two64, one64), "float32": (two32, one32), "rounding": (one32, one64)}
+    return {key: float((first - second).norm() / one64.norm()) for key, (first, second) in pairs.items()}
+
+
+def fresh(kind: str, name: str, n: int, environment: dict[str, str]) -> dict[str, float]:
+    """A cell measured in a process of its own."""
+    command = [sys.executable, __file__, "--cell", kind, name, str(n)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=os.environ | environment)  # noqa: S603 (itself)
+    result: dict[str, float] = json.loads(done.stdout)
+    return result
+
+
+def line(name: str, n: int) -> dict[str, Any]:
+    """One line of the table."""
+    kinds = ("chunk", "two", "epoch")
+    live = {kind: fresh(kind, name, n, GIVE_BACK)["mb"] for kind in kinds}
+    default = {kind: fresh(kind, name, n, {}) for kind in kinds}
+    return {
+        "network": name,
+        "n": n,
+        "chunk_size": SETUPS[name],
+        "live_mb": live,
+        "ratio": live["two"] / live["chunk"],
+        "default_mb": {kind: found["mb"] for kind, found in default.items()},
+        "one_pass_n": min(n, ONE_PASS_UP_TO),
+        "one_pass_mb": fresh("one", name, min(n, ONE_PASS_UP_TO), GIVE_BACK)["mb"],
+        "seconds": {kind: found["seconds"] for kind, found in default.items()},
+        "errors": errors(name),
+    }
+
+
+def show(row: dict[str, Any]) -> str:
+    """One line of the table in words."""
+    live, default, seconds, off = row["live_mb"], row["default_mb"], row["seconds"], row["errors"]
+    return (
+        f"{row['network']}, {row['n']:,} samples in chunks of {row['chunk_size']}\n"
+        f"  memory      {live['two']:.1f} MB, one chunk {live['chunk']:.1f} MB: "
+        f"ratio {row['ratio']:.2f}, level {LEVEL}\n"
+        f"              plain epoch {live['epoch']:.1f} MB, one pass over {row['one_pass_n']:,} "
+        f"{row['one_pass_mb']:.0f} MB\n"
+        f"  default     {default['two']:.1f} MB, one chunk {default['chunk']:.1f} MB, "
+        f"plain epoch {default['epoch']:.1f} MB\n"
+        f"  CPU time    {seconds['two']:.1f} s, plain epoch {seconds['epoch']:.1f} s\n"
+        f"  gradient    off by {off['float64']:.0e} in float64 and {off['float32']:.0e} in float32, "
+        f"where rounding alone is {off['rounding']:.0e}"
+    )
+
+
+def main() -> None:
+    """Print the table, and keep it as JSON where asked."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--samples", type=int, default=100_000)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--cell", nargs=3, metavar=("KIND", "NETWORK", "N"), help="print the numbers of one cell")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    if args.cell:
+        print(json.dumps(cell(args.cell[0], args.cell[1], int(args.cell[2]))))
+        return
+    rows = []
+    for name in SETUPS:
+        row = line(name, args.samples)
+        rows.append(row)
+        print(show(row), flush=True)
+    if args.json:
+        args.json.write_text(json.dumps({"threads": 1, "rows": rows}, indent=2))
+
+
+if __name__ == "__main__":
+    main()
