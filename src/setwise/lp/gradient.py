@@ -6,7 +6,7 @@ All four use one device. Let F(u, data) = 0 be equations that hold at the soluti
 
 has the value of u, and its derivative by the data is -J^-1 dF/d(data): that of the implicit function theorem. Only F is
 written with differentiable operations, on the problem's own tensors, so every input that requires grad gets its
-gradient, and the backward pass solves with the factorization of the forward pass.
+gradient, and the backward pass solves once with a factorization of J.
 
 - The *value* has the derivative z* by c, -v* by b, v* z*' by A (envelope theorem). Since z* and v* are attached, the
   value can be differentiated twice.
