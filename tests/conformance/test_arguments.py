@@ -123,11 +123,11 @@ def test_programs_and_exact_values_check_their_arguments(case_with_exact: Case) 
     faces = [(case.exact, case.exact_settings)] + ([(case.program, case.program_settings)] if case.program else [])
     for face, settings in faces:
         assert face is not None
-        with pytest.raises(InputError, match="`labels`"):
+        with pytest.raises(InputError, match="`(labels|target)`"):
             face(scores, labels[:3], **settings)
-        with pytest.raises(InputError, match=r"`labels`.*(2|9)"):
+        with pytest.raises(InputError, match=r"`(labels|target)`.*(2|9)"):
             face(scores, labels * 9, **settings)
-        with pytest.raises(TypeError, match="`scores`"):
+        with pytest.raises(TypeError, match="`(scores|input)`"):
             face(scores.long(), labels, **settings)
         if "margin" in settings:
             with pytest.raises(InputError, match="`margin`"):

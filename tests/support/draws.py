@@ -82,3 +82,34 @@ def perfect(case: Any) -> tuple[Tensor, Tensor]:
     labels = torch.tensor([1, 0, 1, 0, 0] if case.layout == "binary" else [1, 0, 2, 0, 1])
     better = towards(case, labels).float()
     return 1e3 * better + torch.linspace(0, 1, better.numel()).reshape(better.shape), labels
+
+
+def draw_classes(
+    seed: int,
+    *,
+    size: int | None = None,
+    ties: bool = False,
+    weighted: bool = False,
+    dtype: torch.dtype = torch.float64,
+) -> Draw:
+    """The same with three classes: scores (n, 3), class indices in which every class occurs with some weight."""
+    generator = torch.Generator().manual_seed(seed)
+    n = size or int(torch.randint(3, 40, (), generator=generator))
+    scores = 2 * torch.randn(n, 3, generator=generator, dtype=torch.float64)
+    if ties:
+        scores = (2 * scores).round() / 2
+    labels = torch.randint(3, (n,), generator=generator)
+    labels[:3] = torch.arange(3)
+    weight = None
+    if weighted:
+        weight = torch.rand(n, generator=generator, dtype=torch.float64)
+        weight[torch.rand(n, generator=generator) < 0.1] = 0.0
+        weight[:3] = 1.0
+        weight = weight.to(dtype)
+    return Draw(scores.to(dtype), labels, weight)
+
+
+def spread_classes(seed: int) -> tuple[Tensor, Tensor]:
+    """Logits of three classes whose probabilities and their differences are far from equal, and labels."""
+    scores, labels, _ = draw_classes(seed, size=12)
+    return scores, labels

@@ -1,6 +1,6 @@
 """Every row of the table."""
 
-from support import rows_auc, rows_counts
+from support import rows_auc, rows_counts, rows_points, rows_ranking
 from support.spec import Case
 
-CASES: list[Case] = [*rows_auc.ROWS, *rows_counts.ROWS]
+CASES: list[Case] = [*rows_auc.ROWS, *rows_ranking.ROWS, *rows_points.ROWS, *rows_counts.ROWS]

@@ -1,0 +1,160 @@
+"""The rows of the operating points."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import sklearn.metrics
+from torch import Tensor
+
+from setwise import functional, losses, measures, metrics
+from support.point_oracles import point_oracle
+from support.spec import Case
+
+_SLACK = 1e-12
+
+
+def _precision_at_recall(labels: Any, scores: Any, sample_weight: Any = None) -> float:
+    precision, recall, _ = sklearn.metrics.precision_recall_curve(labels, scores, sample_weight=sample_weight)
+    return float(precision[recall >= 0.8 - _SLACK].max())
+
+
+def _recall_at_precision(labels: Any, scores: Any, sample_weight: Any = None) -> float:
+    precision, recall, _ = sklearn.metrics.precision_recall_curve(labels, scores, sample_weight=sample_weight)
+    return float(recall[precision >= 0.6 - _SLACK].max())
+
+
+def _roc(labels: Any, scores: Any, sample_weight: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    fpr, tpr, _ = sklearn.metrics.roc_curve(labels, scores, sample_weight=sample_weight, drop_intermediate=False)
+    return fpr, tpr
+
+
+def _tpr_at_fpr(labels: Any, scores: Any, sample_weight: Any = None) -> float:
+    fpr, tpr = _roc(labels, scores, sample_weight)
+    return float(tpr[fpr <= 0.2 + _SLACK].max())
+
+
+def _fpr_at_tpr(labels: Any, scores: Any, sample_weight: Any = None) -> float:
+    fpr, tpr = _roc(labels, scores, sample_weight)
+    return 1 - float(fpr[tpr >= 0.8 - _SLACK].min())  # 1 - it, as the loss is the rate itself
+
+
+def _specificity_at_tpr(scores: Any, labels: Any, *, weight: Any = None) -> float:
+    return 1 - metrics.fpr_at_tpr(scores, labels, tpr=0.8, weight=weight)
+
+
+def _precision_at_k(labels: Any, scores: Any, sample_weight: Any = None) -> float:
+    """Mean over the order of ties: each tie gives its mean precision for what is left of k."""
+    labels, scores = np.asarray(labels), np.asarray(scores)
+    weight = np.ones(len(labels)) if sample_weight is None else np.asarray(sample_weight)
+    k = left = 0.4 * weight.sum()
+    hits = 0.0
+    for level in np.unique(scores)[::-1]:
+        tied = scores == level
+        mass = weight[tied].sum()
+        part = min(1.0, left / mass) if mass > 0 else 0.0
+        hits += part * (weight * labels)[tied].sum()
+        left -= part * mass
+    return float(hits / k)
+
+
+def _point(
+    name: str,
+    loss: Any,
+    function: Any,
+    level: dict[str, float],
+    faces: tuple[Any, Any],
+    judge: Any,
+    metric: Any,
+    *,
+    at: str | None = None,
+    surrogate: str = "hinge",
+    margin: float = 1.0,
+    other: float = 0.5,
+    refused: Any = (),
+) -> Case:
+    """One row; ``level`` is the option that holds the level, with its value."""
+    ((option, value),) = level.items()
+    settings: dict[str, Any] = {**level, "margin": margin, "surrogate": surrogate}
+    others: dict[str, Any] = {option: other, "margin": 2 * margin}
+    others["surrogate"] = "ramp" if surrogate == "hinge" else "hinge"
+    if at is not None:
+        settings["at"] = at
+        others["at"] = "floor" if at == "optimum" else "optimum"
+    if option != "k":
+        settings["threshold"] = None
+        others["threshold"] = -2.5
+
+    def oracle(scores: Tensor, labels: Tensor, weight: Tensor | None = None, **options: Any) -> Tensor:
+        rest = {key: held for key, held in options.items() if key != option}
+        return point_oracle(scores.flatten(), labels.flatten(), weight, kind=name, level=value, **rest)
+
+    hinge = surrogate == "hinge"
+    exact, program = faces
+    hard = {"surrogate": "ramp", "margin": 1e-3}
+    return Case(
+        name=f"{name}-{surrogate}-{margin:g}" + (f"-{at}" if at else ""),
+        loss=loss,
+        functional=function,
+        settings=settings,
+        oracle=oracle,
+        others=others,
+        refused=[
+            ({"margin": -0.5}, "`margin`"),
+            ({"margin": float("nan")}, "`margin`"),
+            ({"surrogate": "logistic"}, "`surrogate`"),
+            ({"surrogate": "ramp", "margin": 0.0}, "`margin`"),
+            *refused,
+        ],
+        judge=judge,
+        metric=metric,
+        exact=exact,
+        exact_settings=settings,
+        exact_is_loss=True,
+        program=program if hinge else None,
+        program_settings={key: held for key, held in settings.items() if key != "surrogate"},
+        limit=None if at == "floor" else hard,
+        lower={"surrogate": "hinge", "margin": 1.0},
+        every_error_has_gradient=False,
+        shift_invariant=True,
+        curved=name in ("precision@recall", "recall@precision"),
+        names={f"{name}>={value:g}" if name != "tpr@fpr" else f"tpr@fpr<={value:g}": level}
+        if option != "k"
+        else {f"precision@k={value:g}": level},
+    )
+
+
+_LEVELS = [({"recall": 0.0}, "`recall`"), ({"recall": 1.5}, "`recall`"), ({"at": "best"}, "`at`")]
+_AT_RECALL: tuple[Any, ...] = (
+    "precision@recall", losses.PrecisionAtRecallLoss, functional.precision_at_recall_loss, {"recall": 0.8},
+    (measures.precision_at_recall_exact, measures.precision_at_recall_program), _precision_at_recall,
+    partial(metrics.precision_at_recall, recall=0.8),
+)  # fmt: skip
+
+ROWS = [
+    _point(*_AT_RECALL, at="optimum", refused=_LEVELS),
+    _point(*_AT_RECALL, at="floor", refused=_LEVELS),
+    _point(*_AT_RECALL, at="optimum", surrogate="ramp", margin=0.5, refused=_LEVELS),
+    _point(
+        "recall@precision", losses.RecallAtPrecisionLoss, functional.recall_at_precision_loss, {"precision": 0.6},
+        (measures.recall_at_precision_exact, measures.recall_at_precision_program), _recall_at_precision,
+        partial(metrics.recall_at_precision, precision=0.6), other=0.3, refused=[({"precision": 1.0}, "`precision`")],
+    ),
+    _point(
+        "tpr@fpr", losses.TPRAtFPRLoss, functional.tpr_at_fpr_loss, {"fpr": 0.2},
+        (measures.tpr_at_fpr_exact, measures.tpr_at_fpr_program), _tpr_at_fpr, partial(metrics.tpr_at_fpr, fpr=0.2),
+        refused=[({"fpr": 0.0}, "`fpr`")],
+    ),
+    _point(
+        "fpr@tpr", losses.FPRAtTPRLoss, functional.fpr_at_tpr_loss, {"tpr": 0.8},
+        (measures.fpr_at_tpr_exact, measures.fpr_at_tpr_program), _fpr_at_tpr, _specificity_at_tpr,
+        refused=[({"tpr": 0.0}, "`tpr`")],
+    ),
+    _point(
+        "precision@k", losses.PrecisionAtKLoss, functional.precision_at_k_loss, {"k": 0.4},
+        (measures.precision_at_k_exact, measures.precision_at_k_program), _precision_at_k,
+        partial(metrics.precision_at_k, k=0.4), refused=[({"k": 0}, "`k`"), ({"k": 1.5}, "`k`")],
+    ),
+]  # fmt: skip
