@@ -15,6 +15,7 @@ ROWS = {
     "case_from_above": [case for case in CASES if case.upper is not None],
     "binary_case": [case for case in CASES if case.layout == "binary"],
     "invariant_case": [case for case in CASES if case.shift_invariant],
+    "descending_case": [case for case in CASES if case.monotone and case.descends],
     "monotone_case": [case for case in CASES if case.monotone],
 }
 

@@ -72,9 +72,9 @@ def test_better_scores_never_cost_more(monotone_case: Case, both: tuple[Draw, Dr
 @QUIET
 @given(sets())
 def test_a_small_step_along_the_negative_gradient_never_costs_more(
-    monotone_case: Case, both: tuple[Draw, Draw]
+    descending_case: Case, both: tuple[Draw, Draw]
 ) -> None:
-    case, one = monotone_case, pick(monotone_case, both)
+    case, one = descending_case, pick(descending_case, both)
     scores = one.scores.clone().requires_grad_()
     value = case.functional(scores, one.labels, weight=one.weight, **case.settings)
     value.backward()

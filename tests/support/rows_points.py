@@ -117,7 +117,7 @@ def _point(
         program_settings={key: held for key, held in settings.items() if key != "surrogate"},
         limit=None if at == "floor" else hard,
         lower={"surrogate": "hinge", "margin": 1.0},
-        every_error_has_gradient=False,
+        every_error_has_gradient=None,  # those beyond the level need none
         shift_invariant=True,
         curved=name in ("precision@recall", "recall@precision"),
         names={f"{name}>={value:g}" if name != "tpr@fpr" else f"tpr@fpr<={value:g}": level}

@@ -57,7 +57,7 @@ def _partial(surrogate: str, margin: float) -> Case:
         program=measures.partial_auc_program if hinge else None,
         program_settings={"max_fpr": 0.3, "min_tpr": 0.0, "margin": margin},
         limit={"surrogate": "ramp", "margin": 1e-3},
-        every_error_has_gradient=False,  # only the highest negatives are looked at
+        every_error_has_gradient=None,  # only the highest negatives are looked at
         shift_invariant=True,
     )
 
@@ -81,6 +81,7 @@ def _average_precision(surrogate: str, margin: float) -> Case:
         lower={"surrogate": "hinge", "margin": 1.0},
         curved=True,
         every_error_has_gradient=surrogate == "hinge",
+        descends=False,  # breaking a tie of positives of different weight costs hard average precision too
         shift_invariant=True,
         names={"ap": {}, "average_precision": {}},
     )
@@ -112,14 +113,11 @@ def _mu_judge(labels: Any, scores: Any, sample_weight: Any = None) -> float:
 def _multiclass(kind: str, surrogate: str, margin: float) -> Case:
     pairs = auc_mu_pairs if kind == "mu" else one_versus_all
     average = "pair" if kind == "mu" else "macro"
-    settings = {
-        "kind": kind, "partition": None, "scores": "softmax", "average": average, "margin": margin,
-        "surrogate": surrogate,
-    }  # fmt: skip
+    settings = {"kind": kind, "scores": "softmax", "margin": margin, "surrogate": surrogate}
 
-    def oracle(scores: Tensor, labels: Tensor, weight: Tensor | None = None, **options: Any) -> Tensor:
-        shown = {key: options[key] for key in ("average", "margin", "surrogate")}
-        return pairs(scores.softmax(-1), labels, weight, **shown)
+    def oracle(logits: Tensor, labels: Tensor, weight: Tensor | None = None, **options: Any) -> Tensor:
+        shown = {key: options[key] for key in ("margin", "surrogate")}
+        return pairs(logits.softmax(-1), labels, weight, average=average, **shown)
 
     others = {
         "kind": "mu", "scores": "raw", "average": "weighted", "margin": 2 * margin,
@@ -155,7 +153,8 @@ def _multiclass(kind: str, surrogate: str, margin: float) -> Case:
         limit_draw=spread_classes,
         lower={"surrogate": "hinge", "margin": 1.0, "scores": "softmax"},
         curved=True,  # the softmax is
-        every_error_has_gradient=False,  # the softmax saturates
+        every_error_has_gradient=None,  # the softmax saturates
+        tested_elsewhere=frozenset() if kind == "mu" else frozenset({"partition"}),
         shift_invariant=True,
         names={"auc_mu": {"kind": "mu"}, "auc[mu]": {"kind": "mu"}}
         if kind == "mu"

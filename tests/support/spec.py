@@ -40,9 +40,12 @@ class Case:
         undefined: Which degenerate sets have no value.
         tame: Moves scores to where the loss has the gradient of its value (it may keep slopes that its value lost).
         curved: Whether the second derivative is not zero.
-        every_error_has_gradient: Whether a misranked or misclassified sample always keeps a gradient.
+        every_error_has_gradient: Whether a misranked or misclassified sample always keeps a gradient; None where it may
+            or may not.
         shift_invariant: Whether adding a number to all scores changes nothing.
         monotone: Whether better scores never cost more.
+        descends: Whether a small step along the negative gradient never costs more, ties included.
+        tested_elsewhere: Options that mean nothing with these settings.
         reaches: The hard measure that descent on free scores must reach.
         has_kink_convention: Whether the gradient exactly at a kink is promised, and is that of the oracle.
         names: What ``parse`` understands, with the options that each name stands for.
@@ -71,9 +74,11 @@ class Case:
     undefined: frozenset[str] = frozenset({"empty", "one positive", "one negative", "positives only", "negatives only"})
     tame: Callable[[Tensor, Tensor], Tensor] = lambda scores, labels: scores  # noqa: ARG005
     curved: bool = False
-    every_error_has_gradient: bool = True
+    every_error_has_gradient: bool | None = True
     shift_invariant: bool = False
     monotone: bool = True
+    descends: bool = True
+    tested_elsewhere: frozenset[str] = frozenset()
     reaches: float = 0.99
     has_kink_convention: bool = True
     names: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -81,6 +86,6 @@ class Case:
     def __str__(self) -> str:
         return self.name
 
-    def value(self, scores: Tensor, labels: Tensor, weight: Tensor | None = None, **options: Any) -> Tensor:
+    def value(self, scores: Tensor, labels: Tensor, weight: Tensor | None = None, /, **options: Any) -> Tensor:
         """The loss with the settings of the row."""
         return self.functional(scores, labels, weight=weight, **{**self.settings, **options})
