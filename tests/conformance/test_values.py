@@ -23,7 +23,8 @@ def test_value_and_gradient_are_those_of_brute_force_in_200_cases(case: Case, ti
         value.backward()
         expected.backward()
         assert value.item() == pytest.approx(expected.item(), rel=1e-10, abs=1e-10)
-        torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-10, atol=1e-10)
+        if case.has_kink_convention or not ties:
+            torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-10, atol=1e-10)
 
 
 def test_large_sets_of_float32_agree_with_float64(case: Case) -> None:
@@ -86,7 +87,9 @@ def test_the_exact_value_is_the_loss(case_with_exact: Case) -> None:
         scores, labels, weight = case.draw(seed, ties=seed % 2 == 0, weighted=True)
         exact = case.exact(scores, labels, weight=weight, **case.exact_settings)
         value = case.value(scores, labels, weight)
-        if case.exact_is_loss:
+        if exact.isinf():
+            assert value >= 1  # the level is out of reach: the program has no solution, the loss says how far
+        elif case.exact_is_loss:
             torch.testing.assert_close(exact, value, rtol=1e-12, atol=1e-12)
         elif value > 1e-6:  # a multiple of it that does not depend on the scores
             others = scores.flip(0)
@@ -144,10 +147,10 @@ def test_labels_of_every_type(binary_case: Case, dtype: torch.dtype) -> None:
 
 def test_integer_weights_are_repetitions(case: Case) -> None:
     scores, labels, _ = case.draw(8, ties=True)
-    times = torch.randint(0, 4, scores.shape, generator=torch.Generator().manual_seed(1))
+    times = torch.randint(0, 4, labels.shape, generator=torch.Generator().manual_seed(1))
     times[0], times[-1] = 1, 2
     weighted = case.functional(scores, labels, weight=times, **case.settings)
-    repeated = case.functional(scores.repeat_interleave(times), labels.repeat_interleave(times), **case.settings)
+    repeated = case.functional(scores.repeat_interleave(times, 0), labels.repeat_interleave(times), **case.settings)
     torch.testing.assert_close(weighted, repeated, rtol=1e-12, atol=1e-12)
 
 
@@ -177,5 +180,6 @@ def test_the_measure_goes_by_its_names(case: Case) -> None:
     for name, options in case.names.items():
         measure = parse(name.upper() + " ")
         assert repr(measure.loss()) == repr(case.loss(**options)), name
-        assert measure.metric(scores, labels, weight=weight) == case.metric(scores, labels, weight=weight), name
+        value = measure.metric(scores, labels, weight=weight)
+        assert (1 - value if measure.minimize else value) == case.metric(scores, labels, weight=weight), name
         assert measure.program is None or measure.program(scores, labels).variables > 0

@@ -186,9 +186,9 @@ def test_layouts_that_do_not_fit_are_refused(arguments: dict[str, Any], error: t
 def test_what_a_users_function_gives_is_looked_at() -> None:
     scores, labels = torch.randn(6, 3), classes(6, seed=0, count=3)
     with pytest.raises(InputError, match=r"`measure`.*shape.*\(3,\).*\(\)"):
-        functional.measure_loss(scores, labels, measure=lambda tp, fp, fn, tn: tp.sum(), average="macro")
-    with pytest.raises(InputError, match="`measure`.*float"):
-        functional.measure_loss(scores[:, 0], labels == 0, measure=lambda tp, fp, fn, tn: 0.5)
+        functional.measure_loss(scores, labels, measure=lambda *counts: counts[0].sum(), average="macro")
+    with pytest.raises(InputError, match=r"`measure`.*float"):
+        functional.measure_loss(scores[:, 0], labels == 0, measure=lambda *_: 0.5)
 
 
 def test_any_ratio_is_the_best_of_four_corners() -> None:

@@ -63,6 +63,14 @@ def spread_scores(seed: int) -> tuple[Tensor, Tensor]:
     return scores, labels
 
 
+def best_is_positive(seed: int) -> tuple[Tensor, Tensor]:
+    """The same with a positive on top, so that every precision is reached."""
+    scores, labels = spread_scores(seed)
+    labels[scores.argmax()] = 1
+    labels[scores.argmin()] = 0
+    return scores, labels
+
+
 def centred_scores(seed: int) -> tuple[Tensor, Tensor]:
     """Scores on both sides of 0 and far from it, and labels with both classes."""
     scores, labels = spread_scores(seed)
@@ -96,8 +104,8 @@ def draw_classes(
     generator = torch.Generator().manual_seed(seed)
     n = size or int(torch.randint(3, 40, (), generator=generator))
     scores = 2 * torch.randn(n, 3, generator=generator, dtype=torch.float64)
-    if ties:
-        scores = (2 * scores).round() / 2
+    if ties:  # of whole rows: the softmax of equal rows is equal to the last bit
+        scores = scores[torch.randint(max(n // 2, 1), (n,), generator=generator)]
     labels = torch.randint(3, (n,), generator=generator)
     labels[:3] = torch.arange(3)
     weight = None

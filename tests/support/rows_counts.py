@@ -260,6 +260,7 @@ ROWS = [
     _row(
         "balanced_accuracy", losses.BalancedAccuracyLoss, functional.balanced_accuracy_loss, _balanced,
         _balanced_judge, metrics.balanced_accuracy, both_classes=True, curved=False,
-        exact=measures.balanced_accuracy_exact, program=measures.balanced_accuracy_program, names={"balanced_accuracy": {}},
+        exact=measures.balanced_accuracy_exact, program=measures.balanced_accuracy_program,
+        names={"balanced_accuracy": {}},
     ),
 ]  # fmt: skip

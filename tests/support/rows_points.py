@@ -10,6 +10,7 @@ import sklearn.metrics
 from torch import Tensor
 
 from setwise import functional, losses, measures, metrics
+from support.draws import best_is_positive
 from support.point_oracles import point_oracle
 from support.spec import Case
 
@@ -116,9 +117,11 @@ def _point(
         program=program if hinge else None,
         program_settings={key: held for key, held in settings.items() if key != "surrogate"},
         limit=None if at == "floor" else hard,
+        limit_draw=best_is_positive,
         lower={"surrogate": "hinge", "margin": 1.0},
         every_error_has_gradient=None,  # those beyond the level need none
         shift_invariant=True,
+        has_kink_convention=at != "optimum",  # where ties make several thresholds best
         curved=name in ("precision@recall", "recall@precision"),
         names={f"{name}>={value:g}" if name != "tpr@fpr" else f"tpr@fpr<={value:g}": level}
         if option != "k"

@@ -78,7 +78,7 @@ def read_classes(
     multilabel = target.shape == input.shape
     _check_shapes(input, target, settings, multilabel=multilabel)
     values = wide(input)
-    weight = read_weight(weight, "the first column of `input`", input[..., 0])
+    weight = read_weight(weight, "input[..., 0]", input[..., 0])
     if check_values and _checks.values_are_readable():
         if weight is not None:
             _checks.all_non_negative("weight", weight)
