@@ -202,8 +202,8 @@ def test_any_ratio_is_the_best_of_four_corners() -> None:
         upper = torch.where(labels == 1, scores.clamp(0, 1), 1.0)
         lower = torch.where(labels == 1, 0.0, (1 + scores).clamp(0, 1))
         values = []
-        for at_top in ((True, False), (True, True), (False, False), (False, True)):
-            y = torch.where(torch.where(labels == 1, *map(torch.tensor, at_top)), upper, lower)
+        for high, low in ((upper, lower), (upper, upper), (lower, lower), (lower, upper)):
+            y = torch.where(labels == 1, high, low)
             counts = [(y * labels).sum(), (y * (1 - labels)).sum(), ((1 - y) * labels).sum()]
             counts.append(((1 - y) * (1 - labels)).sum())
             values.append(

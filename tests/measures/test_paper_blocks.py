@@ -6,6 +6,8 @@ every sample, where ours bound positives from above and negatives from below. Th
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
@@ -65,7 +67,7 @@ def test_f_score_f_beta_and_jaccard(seed: int) -> None:
     scores, labels, _ = draw(seed, size=14)
     y = labels.to(scores.dtype)
     ones, size = torch.ones_like(y), y.sum()
-    box = {"margin": 0.0, "link": "tanh"}
+    box: dict[str, Any] = {"margin": 0.0, "link": "tanh"}
     for program, ours in (
         (ratio_blocks(scores, 2 * y, ones, size), measures.fbeta_program(scores, labels, **box)),
         (ratio_blocks(scores, 5 * y, ones, 4 * size), measures.fbeta_program(scores, labels, beta=2.0, **box)),

@@ -80,7 +80,7 @@ def _row(
     function: Any,
     formula: Formula,
     judge: Callable[..., float],
-    metric: Callable[..., float],
+    metric: Any,
     *,
     fixed: dict[str, Any] | None = None,
     options: dict[str, Any] | None = None,
@@ -177,7 +177,7 @@ _FBETA = (losses.FBetaLoss, functional.fbeta_loss)
 _BETA = [({"beta": 0.0}, "`beta`"), ({"beta": float("inf")}, "`beta`")]
 _F2_METRIC = functools.partial(metrics.fbeta, beta=2.0)
 _HALF = {"numerator": (1.0, 0.0, 0.0, 0.5), "denominator": (1.0, 1.0, 1.0, 0.5)}
-_RATIO_REFUSED = [
+_RATIO_REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"numerator": (1, 2)}, "`numerator`"),
     ({"numerator": 1.0}, "`numerator`"),
     ({"numerator": (1, 2, 3, float("nan"))}, "`numerator`"),

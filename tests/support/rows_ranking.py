@@ -14,12 +14,16 @@ from support.auc_oracles import auc_mu_pairs, one_versus_all, partial_pairs, pre
 from support.draws import draw_classes, spread_classes
 from support.spec import Case
 
-_MARGIN = [
+_MARGIN: list[tuple[dict[str, Any], str]] = [
     ({"margin": -0.5}, "`margin`"),
     ({"margin": float("nan")}, "`margin`"),
     ({"margin": float("inf")}, "`margin`"),
 ]
-_PAIR = [*_MARGIN, ({"surrogate": "ramp", "margin": 0.0}, "`margin`"), ({"surrogate": "logistic"}, "`surrogate`")]
+_PAIR: list[tuple[dict[str, Any], str]] = [
+    *_MARGIN,
+    ({"surrogate": "ramp", "margin": 0.0}, "`margin`"),
+    ({"surrogate": "logistic"}, "`surrogate`"),
+]
 
 
 def _raw_partial(labels: Any, scores: Any, sample_weight: Any = None) -> float:

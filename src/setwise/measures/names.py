@@ -27,8 +27,8 @@ from setwise.metrics.names import NUMBER, plain_text, read_form
 
 KNOWN = (
     "auc (or auroc), auc_ova, auc_mu, pauc@fpr<=0.1 (and ,tpr>=0.5), ap (or average_precision), f1, fbeta(2), dice, "
-    "jaccard (or iou), tversky(0.3,0.7), accuracy, precision, recall, specificity, balanced_accuracy, mcc, g_mean, kappa "
-    "(with several classes as in iou[macro], f1[micro], dice[macro,image]), precision@recall>=0.9, "
+    "jaccard (or iou), tversky(0.3,0.7), accuracy, precision, recall, specificity, balanced_accuracy, mcc, g_mean, "
+    "kappa (with several classes as in iou[macro], f1[micro], dice[macro,image]), precision@recall>=0.9, "
     "recall@precision>=0.8, tpr@fpr<=0.05, fpr@tpr>=0.95, precision@k=100"
 )
 _NEAR = (
@@ -68,7 +68,7 @@ _COUNTS = {
     "g_mean": _Kind("G-mean", count_measure.GMeanLoss, None),
     "kappa": _Kind("Cohen's kappa", count_measure.KappaLoss, None),
 }
-_POINTS = {
+_POINTS: dict[tuple[str, str, str], tuple[Callable[..., Any], Callable[..., Any]]] = {
     ("precision", "recall", ">="): (points.PrecisionAtRecallLoss, point_programs.precision_at_recall_program),
     ("recall", "precision", ">="): (points.RecallAtPrecisionLoss, point_programs.recall_at_precision_program),
     ("tpr", "fpr", "<="): (points.TPRAtFPRLoss, point_programs.tpr_at_fpr_program),
@@ -222,7 +222,7 @@ def _at_a_level(text: str) -> Measure | None:
 
 
 def _partial(text: str, max_fpr: float, min_tpr: float) -> Measure:
-    settings = {"max_fpr": max_fpr, "min_tpr": min_tpr}
+    settings: dict[str, Any] = {"max_fpr": max_fpr, "min_tpr": min_tpr}
     loss = partial(partial_auc.PartialAUCLoss, **settings)
     loss()  # refuses levels out of range
     program = partial(partial_auc.partial_auc_program, **settings)

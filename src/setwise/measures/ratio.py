@@ -80,8 +80,8 @@ def ratio_program(
         weight: Per-sample weights.  # shape: (*batch, n)
 
     Returns:
-        min 1 - (p'z + p_0 t) / s subject to q'z + q_0 t = s and l t <= z <= u t, dense, with s the weight of all samples
-        so that z and t are of the order of 1; :func:`predictions` reads Y from its solution.
+        min 1 - (p'z + p_0 t) / s subject to q'z + q_0 t = s and l t <= z <= u t, dense, with s the weight of all
+        samples so that z and t are of the order of 1; :func:`predictions` reads Y from its solution.
     """
     phi, positive, weight = read_box(scores, labels, margin=margin, link=link, weight=weight)
     top, bottom = _coefficients(numerator, denominator)
