@@ -8,7 +8,6 @@ binds; a threshold at a key follows the samples tied there, those of one class i
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,13 +30,18 @@ class Counts:
     ramp: bool
 
     def at(self, theta: float) -> tuple[float, float]:
-        """TP and FP from their definition."""
-        s = self.s.detach()
+        """TP and FP at one threshold, from their definition."""
+        tp, fp = self.at_all(torch.tensor([theta], dtype=self.s.dtype))
+        return float(tp), float(fp)
+
+    def at_all(self, theta: Tensor) -> tuple[Tensor, Tensor]:
+        """The same at many."""
+        above = self.s.detach() - theta.unsqueeze(1)  # shape: (thresholds, n)
         if self.ramp:
-            tp, fp = (s - theta).clamp(0, 1), (1 + s - theta).clamp(0, 1)
+            tp, fp = above.clamp(0, 1), (1 + above).clamp(0, 1)
         else:
-            tp, fp = (1 - self.margin + s - theta).clamp(max=1), (self.margin + s - theta).clamp(min=0)
-        return float((self.w * tp)[self.positive].sum()), float((self.w * fp)[~self.positive].sum())
+            tp, fp = (1 - self.margin + above).clamp(max=1), (self.margin + above).clamp(min=0)
+        return (self.w * tp)[:, self.positive].sum(1), (self.w * fp)[:, ~self.positive].sum(1)
 
     def ends(self) -> tuple[Tensor, Tensor]:
         """Between which thresholds the count of each sample falls with the threshold."""
@@ -99,28 +103,32 @@ def point_oracle(
     if threshold is not None:
         return _fixed(counts, kind, (c0, c1, c2), P, N, threshold / unit)
 
-    def kept(theta: float) -> float:
-        tp, fp = counts.at(theta)
+    def kept(theta: Tensor) -> Tensor:
+        tp, fp = counts.at_all(theta)
         return c0 + c1 * tp + c2 * fp
 
-    def price(theta: float) -> float:
-        tp, fp = counts.at(theta)
-        return float(_loss(kind, P, N, k, tp, fp)) if kind != "precision@recall" or tp + fp else 1.0
+    def price(theta: Tensor) -> Tensor:
+        value: Tensor = _loss(kind, P, N, k, *counts.at_all(theta))
+        return value.nan_to_num(1.0)  # nothing selected has no precision
 
-    keys = sorted({key for end in counts.ends() for key in end.tolist() if math.isfinite(key)})
+    ends = torch.cat(counts.ends())
+    keys = ends[ends.isfinite()].unique()
     slack = SAME * (P + N)
-    candidates = [theta for theta in sorted(keys + _roots(kept, keys)) if kept(theta) >= -slack]
+    candidates = torch.cat([keys, _roots(kept, keys)]).sort().values
+    candidates = candidates[kept(candidates) >= -slack]
     if kind == "recall@precision":
-        candidates = [theta for theta in candidates if counts.at(theta)[0] > slack]
-        if not candidates:
+        candidates = candidates[counts.at_all(candidates)[0] > slack]
+        if not len(candidates):
             return _unreached(counts, keys, level, slack)
     if at == "floor" or kind == "fpr@tpr":
-        candidates = [max(candidates)]
-    best = min(price(theta) for theta in candidates)
-    theta = min(theta for theta in candidates if price(theta) <= best * (1 + SAME) + 1e-15)
-    binds = abs(kept(theta)) <= slack
+        candidates = candidates[-1:]
+    prices = price(candidates)
+    best = prices.min()
+    theta = float(candidates[prices <= best * (1 + SAME) + 1e-15][0])
+    here = torch.tensor([theta], dtype=candidates.dtype)
+    binds = bool(kept(here).abs() <= slack)
     if kind == "precision@recall" and at == "optimum":
-        binds = binds and price(theta + 1e-7) < best - 1e-14
+        binds = binds and bool(price(here + 1e-7) < best - 1e-14)
     if not binds and kind == "precision@recall":
         return _at_key(counts, theta, lambda tp, fp: fp / (tp + fp))
     side = "above" if c1 > 0 and c2 == 0 else "below"
@@ -133,15 +141,12 @@ def point_oracle(
     return loss
 
 
-def _roots(line: Callable[[float], float], keys: list[float]) -> list[float]:
-    """Where a function that is linear between the keys changes its sign."""
-    grid = [keys[0] - 1e3, *keys, keys[-1] + 1e3]
-    values = [line(theta) for theta in grid]
-    return [
-        left + (right - left) * a / (a - b)
-        for (left, right), (a, b) in zip(itertools.pairwise(grid), itertools.pairwise(values), strict=True)
-        if (a < 0) != (b < 0)
-    ]
+def _roots(line: Callable[[Tensor], Tensor], keys: Tensor) -> Tensor:
+    """Where a function that is linear between the keys, and beyond them, changes its sign."""
+    grid = torch.cat([keys[:1] - 1e3, keys, keys[-1:] + 1e3])
+    a, b = line(grid[:-1]), line(grid[1:])
+    root = grid[:-1] + grid.diff() * a / (a - b)
+    return root[(a < 0) != (b < 0)]
 
 
 def _near(counts: Counts, theta: float, sloped: Tensor, response: Tensor) -> tuple[Tensor, Tensor]:
@@ -165,11 +170,11 @@ def _at_key(counts: Counts, theta: float, price: Callable[[Tensor, Tensor], Tens
     return price(*_near(counts, theta, sloped, response))
 
 
-def _unreached(counts: Counts, keys: list[float], level: float, slack: float) -> Tensor:
-    tried = {theta: counts.at(theta) for theta in keys}
-    odds = {theta: fp / tp for theta, (tp, fp) in tried.items() if tp > slack}
-    best = min(odds.values())
-    theta = min(theta for theta in odds if odds[theta] <= best * (1 + SAME))
+def _unreached(counts: Counts, keys: Tensor, level: float, slack: float) -> Tensor:
+    tp, fp = counts.at_all(keys)
+    some = tp > slack
+    odds = fp[some] / tp[some]
+    theta = float(keys[some][odds <= odds.min() * (1 + SAME)][0])
     return _at_key(counts, theta, lambda tp, fp: 1 + (level * (tp + fp) / tp).log())
 
 

@@ -60,8 +60,8 @@ def exact(scores: Tensor, labels: Tensor, weight: Tensor | None, chosen: Setting
     value, found = evaluate(scores, positives(labels, name="labels"), weight, chosen)
     if chosen.rule.kind == "precision@k" or (chosen.threshold is None and chosen.rule.kind != "recall@precision"):
         return value
-    # Where nothing keeps the level, recall at precision may select nothing; the other programs are infeasible.
-    nothing = 1.0 if chosen.rule.kind == "recall@precision" else math.inf
+    # Where nothing keeps the level, the programs with a scale t have their optimum at t = 0, the others have none.
+    nothing = 1.0 if chosen.rule.kind in ("recall@precision", "precision@recall") else math.inf
     kept = found.reached | _undefined(found)
     return torch.where(kept if isinstance(kept, Tensor) else torch.tensor(kept), value, nothing)
 

@@ -59,7 +59,7 @@ def precision_at_recall_program(
         recall: The floor, in (0, 1].
         margin: How far from the threshold a score has to be to count as right.
         at: ``"optimum"`` or ``"floor"``.
-        threshold: A fixed threshold, or None; the program may then be infeasible.
+        threshold: A fixed threshold, or None; where it misses the floor the optimum is 1, at t = 0.
         weight: Non-negative per-sample weights.  # shape: (n,)
 
     Returns:
@@ -206,7 +206,7 @@ def precision_at_recall_exact(
         weight: Non-negative per-sample weights.  # shape: (*batch, n)
 
     Returns:
-        The optimum of each set. Inf where a fixed threshold misses the floor.  # shape: (*batch,)
+        The optimum of each set. 1 where a fixed threshold misses the floor.  # shape: (*batch,)
     """
     return _thresholded.exact(
         scores, labels, weight, precision_at_recall_settings(recall, margin, at, threshold, surrogate)
