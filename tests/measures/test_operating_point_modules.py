@@ -149,6 +149,17 @@ def test_float32_agrees_with_float64_on_large_sets(name: str) -> None:
     torch.testing.assert_close(narrow.grad.double(), wide.grad, rtol=1e-3, atol=1e-4 * float(wide.grad.abs().max()))
 
 
+def test_a_narrow_ramp_is_not_lost_in_float32() -> None:
+    scores, labels, _ = draw(3, size=40, dtype=torch.float32)
+    scores = scores + 100  # float32 has steps of 8e-6 there
+    for margin in (1e-3, 1e-4, 1e-5):
+        module = PrecisionAtRecallLoss(0.8, margin, surrogate="ramp")
+        expected = module(scores.double(), labels)
+        for value in (module(scores, labels), torch.func.vmap(module)(scores[None], labels[None])[0]):
+            assert value.dtype == torch.float32
+            assert value.item() == pytest.approx(expected.item(), rel=1e-6)
+
+
 UNDEFINED = {
     "empty": (torch.zeros(0), torch.zeros(0)),
     "one sample": (torch.tensor([0.3]), torch.tensor([1])),

@@ -92,10 +92,12 @@ def _evaluate_numpy(counts: NumpyCounts, kind: str, points: int, size: int) -> t
     K_rising = np.where(split > 0, before[split - 1], 0)
     K_falling = np.where(split < events, after[events - 1 - near], 0)
     if kind == "roc":
+        K_falling = np.maximum(K_falling, slack)  # above it but where a ramp is lost beside huge scores
         step = np.minimum((counts.fp[near] - level * N) / K_falling, 0)
         value = np.maximum(counts.missing[near] + K_rising * step, 0) / P
         on_positives, on_negatives = np.full(points, -1 / P), K_rising / (P * K_falling)
     else:
+        K_rising = np.maximum(K_rising, slack)
         step = ((1 - level) * P - counts.missing[near]) / K_rising
         fp = np.maximum(counts.fp[near] - K_falling * step, 0)
         value = fp / (level * P + fp)
@@ -141,11 +143,11 @@ def _evaluate_torch(
     K_rising, K_falling = before(counts.rising), after(counts.falling)
     missing, fp = counts.missing.gather(-1, near), counts.fp.gather(-1, near)
     if kind == "roc":
-        safe = torch.where(defined, K_falling, 1)
+        safe = torch.where(defined, torch.maximum(K_falling, slack), 1)
         value = (missing + K_rising * ((fp - level * N) / safe).clamp(max=0)).clamp(min=0) / P
         on_positives, on_negatives = (-1 / P).expand_as(K_rising), K_rising / (P * safe)
     else:
-        safe = torch.where(defined, K_rising, 1)
+        safe = torch.where(defined, torch.maximum(K_rising, slack), 1)
         fp = (fp - K_falling * ((1 - level) * P - missing) / safe).clamp(min=0)
         move = counts.key - counts.key.detach()  # 0, with the graph
         fp = fp + after(counts.falling * move) - K_falling / safe * before(counts.rising * move)

@@ -41,17 +41,29 @@ def evaluate(scores: Tensor, positive: Tensor, weight: Tensor | None, chosen: Se
 
     The ramp min(1, z / margin) is the hinge of margin 1 on scores in units of the margin, stopped at 1 per sample.
     """
-    unit, margin, clipped = 1.0, chosen.margin, chosen.surrogate == "ramp"
-    if clipped:
-        unit, margin = chosen.margin, 1.0
-        scores = scores / unit
+    clipped = chosen.surrogate == "ramp"
+    unit, margin = (chosen.margin, 1.0) if clipped else (1.0, chosen.margin)
+    dtype, scores = scores.dtype, in_units(scores, unit, clipped=clipped)
     if chosen.threshold is None:
         value, found = best_point(scores, positive, weight, chosen.rule, margin=margin, clipped=clipped)
     else:
         value, found = fixed_point(
             scores, positive, weight, chosen.rule, threshold=chosen.threshold / unit, margin=margin, clipped=clipped
         )
-    return value, found._replace(threshold=found.threshold * unit)
+    return value.to(dtype), found._replace(threshold=found.threshold * unit)
+
+
+def in_units(scores: Tensor, unit: float, *, clipped: bool) -> Tensor:
+    """For the ramp, scores in units of its width: in float64 where float32's spacing is no longer small beside it.
+
+    Float64 sorts several times slower, so float32 stays where the scores can be read and are within 256 widths of 0.
+    """
+    if not clipped:
+        return scores
+    near = scores.dtype == torch.float64 or scores.device.type == "mps"  # Apple's devices have no float64
+    if not near and scores.ndim == 1 and len(scores) and scores.device.type == "cpu" and _checks.values_are_readable():
+        near = scores.detach().abs().max().item() <= 256 * unit
+    return (scores if near else scores.double()) / unit
 
 
 def exact(scores: Tensor, labels: Tensor, weight: Tensor | None, chosen: Settings) -> Tensor:

@@ -51,7 +51,7 @@ from setwise.kernels.soft_counts import counts_torch
 from setwise.lp import LinearProgram
 from setwise.measures._base import positives, prepare
 from setwise.measures._point_settings import SURROGATES
-from setwise.measures._thresholded import one_set
+from setwise.measures._thresholded import in_units, one_set
 from setwise.measures.operating_point_programs import precision_at_recall_program, tpr_at_fpr_program
 
 KINDS = ("roc", "pr")
@@ -153,7 +153,7 @@ def operating_curve_area(
     scores, weight = prepare(scores, labels, weight, ("scores", "labels"))
     positive = positives(labels, name="labels")
     unit, width, clipped = _units(margin, surrogate)
-    counts = counts_torch(scores / unit, positive, weight, margin=width, clipped=clipped)
+    counts = counts_torch(in_units(scores, unit, clipped=clipped), positive, weight, margin=width, clipped=clipped)
     defined = (counts.positives > 0) & (counts.negatives > 0)  # shape: (*batch, 1)
     P, N = (torch.where(defined, total, 1) for total in (counts.positives, counts.negatives))
     # Outside of the keys nothing is missing, or nothing is a false positive: no area there.
@@ -171,7 +171,7 @@ def operating_curve_area(
     else:
         sloped = rising > slack
         rate = torch.where(sloped, rising, 1)
-        length = torch.minimum(gap, (P - missing[..., :-1]).relu() / rate)
+        length = torch.where(missing[..., 1:] <= P, gap, (P - missing[..., :-1]).relu() / rate)  # up to TP = 0
         area = torch.where(sloped, _share_of_false(P - missing[..., :-1], fp[..., :-1], rate, falling, length), 0) / P
     return torch.where(defined, area, 0).sum(-1).to(scores.dtype)
 
@@ -279,8 +279,10 @@ def _evaluate(
     scores: Tensor, positive: Tensor, weight: Tensor | None, kind: str, points: int, margin: float, surrogate: str
 ) -> tuple[Tensor, Tensor | float]:
     unit, width, clipped = _units(float(margin), surrogate)
-    scores = scores / unit if clipped else scores
-    return curve_loss(scores, positive, weight, kind, points, margin=width, clipped=clipped)
+    value, total = curve_loss(
+        in_units(scores, unit, clipped=clipped), positive, weight, kind, points, margin=width, clipped=clipped
+    )
+    return value.to(scores.dtype), total
 
 
 def _loss(
