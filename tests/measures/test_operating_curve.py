@@ -36,7 +36,7 @@ def point_by_point(
 
 @pytest.mark.parametrize(("kind", "surrogate"), CASES)
 def test_the_grid_is_the_mean_of_its_points(kind: str, surrogate: str) -> None:
-    for seed in range(60):
+    for seed in range(30):
         scores, labels, weight = draw(seed, ties=seed % 2 == 0, weighted=seed % 3 != 0)
         options: dict[str, Any] = {"margin": [1.0, 0.5][seed % 2], "surrogate": surrogate}
         points = [1, 2, 7, 20][seed % 4]
@@ -86,7 +86,7 @@ def test_derivatives_of_both_orders(kind: str, surrogate: str) -> None:
     torch.testing.assert_close(hessian, expected, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("kind", ["roc", "pr"])
+@pytest.mark.parametrize("kind", ["pr"])
 def test_compiles_to_one_graph(kind: str) -> None:
     torch.compiler.reset()
     module = OperatingCurveLoss(kind, points=6)

@@ -61,8 +61,8 @@ def setting(kind: str, seed: int, surrogate: str = "hinge") -> tuple[float, dict
 
 @pytest.mark.parametrize("surrogate", ["hinge", "ramp"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_value_and_gradient_are_those_of_brute_force_in_200_cases(kind: str, surrogate: str) -> None:
-    for seed in range(200):
+def test_value_and_gradient_are_those_of_brute_force(kind: str, surrogate: str) -> None:
+    for seed in range(200 if surrogate == "hinge" else 60):
         scores, labels, weight = draw(seed, ties=seed % 2 == 0, weighted=seed % 3 != 0)
         level, options = setting(kind, seed, surrogate)
         ours, theirs = scores.clone().requires_grad_(), scores.clone().requires_grad_()

@@ -98,7 +98,7 @@ def test_vmap_is_a_loop(name: str) -> None:
         torch.testing.assert_close(row, leaf.grad, rtol=1e-11, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", ["precision@recall", "recall@precision", "precision@k, share"])
+@pytest.mark.parametrize("name", ["precision@recall"])
 def test_compiles_to_one_graph_and_leaves_the_point_alone(name: str) -> None:
     torch.compiler.reset()
     module = LOSSES[name]()
