@@ -17,6 +17,7 @@ from setwise._checks import InputError
 from setwise.integrations.lightning import MeasureModule
 from setwise.measures import parse
 from setwise.metrics import auroc
+from setwise.training import Blend
 
 
 class Flat(nn.Module):
@@ -165,3 +166,10 @@ def test_wrong_settings_are_refused(option: str, value: object) -> None:
 def test_unknown_measure_is_refused() -> None:
     with pytest.raises(InputError, match="`measure`"):
         MeasureModule(Flat(), nn.BCEWithLogitsLoss(), "auk")
+
+
+def test_a_loss_with_a_schedule_hears_how_far_the_training_is() -> None:
+    heard: list[float] = []
+    loss = Blend(nn.BCEWithLogitsLoss(), setwise.AUCLoss(), lambda done: heard.append(done) or 0.5)  # type: ignore[func-returns-value]
+    fit(MeasureModule(Flat(), loss, "auc"), epochs=2, batch_size=30)
+    assert heard == pytest.approx([k / 6 for k in range(6)])

@@ -217,6 +217,16 @@ def test_programs_without_rows_or_without_cost() -> None:
     )
 
 
+def test_sides_and_costs_that_are_all_zero_scale_nothing() -> None:
+    one, zero = torch.ones(3, dtype=torch.float64), torch.zeros(3, dtype=torch.float64)
+    start = solve(LinearProgram(one, -torch.eye(3, dtype=torch.float64), -2 * one))
+    for solver in (ExteriorNewton(), Interior()):
+        cone = LinearProgram(one, -torch.eye(3, dtype=torch.float64), zero)
+        assert solve(cone, solver, start=start).value.item() == pytest.approx(0, abs=1e-9)
+        free = LinearProgram(zero, -torch.eye(3, dtype=torch.float64), -one)
+        assert solve(free, solver, start=start).value.item() == 0
+
+
 def test_the_papers_settings_are_reachable_and_say_when_they_fail() -> None:
     problem = dense(0, 10, 20, 60)
     ours = solve(problem)

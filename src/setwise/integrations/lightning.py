@@ -74,6 +74,12 @@ class MeasureModule(LightningModule):
         """Logits of a batch."""
         return self.network(inputs)  # type: ignore[no-any-return]
 
+    def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:  # noqa: ARG002 (Lightning's signature)
+        """Tell a loss that goes by a schedule how much of the training is done."""
+        if hasattr(self.loss, "set_progress"):
+            steps = float(self.trainer.estimated_stepping_batches)  # infinite where nothing bounds the training
+            self.loss.set_progress(min(self.trainer.global_step / steps, 1.0))
+
     def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:  # noqa: ARG002 (Lightning's signature)
         """The training loss of one batch of inputs and targets."""
         inputs, target = batch

@@ -249,8 +249,10 @@ def equilibrate(flat: Flat) -> tuple[Flat, Scaling]:
     row_all = torch.cat([row, *bounds], -1)
     cost = flat.c * column
     h, e = flat.h * row_all, flat.e * row_eq
-    size = torch.maximum(largest(h), largest(e)).clamp(min=1e-12).unsqueeze(-1)
-    price = largest(cost).clamp(min=1e-12).unsqueeze(-1)
+    size, price = (
+        torch.where(peak > 0, peak.clamp(min=1e-12), 1.0).unsqueeze(-1)  # sides or costs that are all 0 have no size
+        for peak in (torch.maximum(largest(h), largest(e)), largest(cost))
+    )
     scaled = replace(flat, c=cost / price, A=A, E=E, e=e / size, h=h / size)
     return scaled, Scaling(row_all * price, row_eq * price, column * size)
 

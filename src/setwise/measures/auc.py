@@ -194,6 +194,8 @@ def surrogate_terms(surrogate: str, margin: float) -> tuple[Term, ...]:
         return (Term(1.0, margin, 1),)
     if surrogate == "squared_hinge":
         return (Term(1.0, margin, 2),)
+    if margin <= 0:  # a module's margin may be set after it was checked, as annealing does
+        raise _checks.InputError(f"Expected `margin` to be above 0 with `surrogate='ramp'`, but got {margin}.")
     return (Term(1 / margin, margin, 1), Term(-1 / margin, 0.0, 1, closed=True))  # slope 0 at both kinks
 
 
