@@ -15,6 +15,7 @@ ROWS = {
     "case_from_above": [case for case in CASES if case.upper is not None],
     "binary_case": [case for case in CASES if case.layout == "binary"],
     "invariant_case": [case for case in CASES if case.shift_invariant],
+    "first_case_of_a_loss": list({case.loss: case for case in reversed(CASES)}.values()),
     "descending_case": [case for case in CASES if case.monotone and case.descends],
     "monotone_case": [case for case in CASES if case.monotone],
 }

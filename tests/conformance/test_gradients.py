@@ -13,7 +13,7 @@ from support.spec import Case
 
 
 def test_gradcheck_reverse_forward_and_batched(case: Case) -> None:
-    for seed in range(3):
+    for seed in range(3 if case.layout == "binary" else 1):
         scores, labels, weight = case.draw(seed, size=9, weighted=True)
         scores = case.tame(scores, labels)
 
@@ -68,7 +68,8 @@ def test_vmap_is_a_loop(case: Case) -> None:
     torch.testing.assert_close(gradients, loop, rtol=1e-12, atol=1e-12)
 
 
-def test_compiles_to_one_graph(case: Case) -> None:
+def test_compiles_to_one_graph(first_case_of_a_loss: Case) -> None:
+    case = first_case_of_a_loss
     module = case.loss(**case.settings)
     compiled: Callable[..., Tensor] = torch.compile(module, fullgraph=True)
     for seed, weighted in ((0, False), (1, True)):

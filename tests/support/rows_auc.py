@@ -43,6 +43,7 @@ def _auc(surrogate: str, margin: float) -> Case:
         curved=surrogate == "squared_hinge",
         every_error_has_gradient=surrogate != "ramp",
         shift_invariant=True,
+        brute_force_cases=200,
         names={"auc": {}, "auroc": {}},
     )
 

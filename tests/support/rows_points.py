@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import sklearn.metrics
+import torch
 from torch import Tensor
 
 from setwise import functional, losses, measures, metrics
@@ -86,6 +87,7 @@ def _point(
         others["at"] = "floor" if at == "optimum" else "optimum"
     if option != "k":
         settings["threshold"] = None
+    if option != "k" and at != "floor":
         others["threshold"] = -2.5
 
     def oracle(scores: Tensor, labels: Tensor, weight: Tensor | None = None, **options: Any) -> Tensor:
@@ -121,6 +123,7 @@ def _point(
         lower={"surrogate": "hinge", "margin": 1.0},
         every_error_has_gradient=None,  # those beyond the level need none
         shift_invariant=True,
+        tested_elsewhere=frozenset({"threshold"}) if at == "floor" else frozenset(),  # one excludes the other
         has_kink_convention=at != "optimum",  # where ties make several thresholds best
         curved=name in ("precision@recall", "recall@precision"),
         names={f"{name}>={value:g}" if name != "tpr@fpr" else f"tpr@fpr<={value:g}": level}
@@ -161,3 +164,46 @@ ROWS = [
         partial(metrics.precision_at_k, k=0.4), refused=[({"k": 0}, "`k`"), ({"k": 1.5}, "`k`")],
     ),
 ]  # fmt: skip
+
+
+def _curve(kind: str) -> Case:
+    """The grid of operating points, each of them by brute force."""
+    settings: dict[str, Any] = {"kind": kind, "points": 4, "margin": 1.0, "surrogate": "hinge"}
+    point = "tpr@fpr" if kind == "roc" else "precision@recall"
+
+    def oracle(scores: Tensor, labels: Tensor, weight: Tensor | None = None, **options: Any) -> Tensor:
+        shared = {"kind": point, "margin": options["margin"], "surrogate": options["surrogate"]}
+        shared["at"] = "optimum" if kind == "roc" else "floor"
+        levels = [(place + 0.5) / options["points"] for place in range(options["points"])]
+        parts = [point_oracle(scores, labels, weight, level=level, **shared) for level in levels]
+        return torch.stack(parts).mean()
+
+    return Case(
+        name=f"curve-{kind}",
+        loss=losses.OperatingCurveLoss,
+        functional=functional.operating_curve_loss,
+        settings=settings,
+        oracle=oracle,
+        others={"kind": "pr" if kind == "roc" else "roc", "points": 7, "margin": 0.5, "surrogate": "ramp"},
+        refused=[
+            ({"kind": "det"}, "`kind`"),
+            ({"points": 0}, "`points`"),
+            ({"margin": -0.5}, "`margin`"),
+            ({"surrogate": "logistic"}, "`surrogate`"),
+        ],
+        judge=sklearn.metrics.roc_auc_score if kind == "roc" else sklearn.metrics.average_precision_score,
+        metric=metrics.auroc if kind == "roc" else metrics.average_precision,
+        exact=measures.operating_curve_exact,
+        exact_settings=settings,
+        exact_is_loss=True,
+        program=measures.operating_curve_program,
+        program_settings={key: value for key, value in settings.items() if key != "surrogate"},
+        every_error_has_gradient=None,
+        shift_invariant=True,
+        curved=kind == "pr",
+        reaches=0.95,  # a grid of four points does not see the ends of the curve
+        brute_force_cases=30,
+    )
+
+
+ROWS += [_curve("roc"), _curve("pr")]
