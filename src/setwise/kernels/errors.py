@@ -93,10 +93,12 @@ def errors_numpy(
     if surrogate == "hinge":
         slope = sign
         slope *= error > 0
-        np.clip(error, 0, 1, out=error)
+        np.maximum(error, 0, out=error)  # np.clip takes ten times as long to begin
+        np.minimum(error, 1, out=error)
     else:
         np.negative(error, out=error)
-        np.exp(error, out=error)
+        with np.errstate(over="ignore"):  # the exponential of a sigmoid that is 0
+            np.exp(error, out=error)
         error += 1
         np.reciprocal(error, out=error)
         slope = sign

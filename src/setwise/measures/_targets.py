@@ -45,7 +45,7 @@ def read_targets(
     if check_values:
         if weight is not None:
             _checks.all_non_negative("weight", weight)
-        if not math.isfinite(scores.detach().sum().item()):  # an overflow of the sum alone is no error
+        if not _sum_is_finite(scores.detach()):  # an overflow of the sum alone is no error
             _checks.all_finite("input", input)
     if ignore_index is not None:
         counted = target != ignore_index
@@ -55,6 +55,12 @@ def read_targets(
         return scores, positives(target, check_values=check_values), weight
     positive = _one_hot(target, scores.shape[1], check_values=check_values)
     return _against_others(scores, hard=hard), positive, None if weight is None else weight.unsqueeze(1)
+
+
+def _sum_is_finite(scores: Tensor) -> bool:
+    """Whether the sum of all scores is; small sums are quicker with NumPy."""
+    total = scores.numpy().sum() if scores.device.type == "cpu" else scores.sum().item()
+    return math.isfinite(total)
 
 
 def _check_shapes(input: Tensor, target: Tensor, average: str, *, exclusive: bool) -> None:

@@ -133,31 +133,33 @@ class Counting:
             check_values=self.check_values and readable,
         )
         if readable and scores.device.type == "cpu" and self.average == "binary" and self.counting == "batch":
-            return self._one_set(measure, scores.flatten(), positive.flatten(), weight, both_classes=both_classes)
+            if scores.ndim != 1:
+                scores, positive = scores.flatten(), positive.flatten()
+                weight = None if weight is None else weight.flatten()
+            return self._one_set(measure, scores, positive, weight, both_classes=both_classes)
         return self._all_sets(measure, scores, positive, weight, both_classes=both_classes)
 
     def _one_set(
         self, measure: CountFunction, scores: Tensor, positive: Tensor, weight: Tensor | None, *, both_classes: bool
     ) -> tuple[Tensor, bool]:
         """One set on the CPU: counts with NumPy, then the function and its two derivatives on single numbers."""
-        flat = None if weight is None else weight.flatten()
-        with np.errstate(over="ignore"):  # the exponential of a sigmoid that is 0
-            fn, fp, n_pos, n_neg, slope = errors_numpy(
-                scores.detach().numpy(),
-                positive.numpy(),
-                None if flat is None else flat.numpy(),
-                margin=self.used_margin,
-                surrogate=self.surrogate,
-                link=self.link,
-            )
+        label = positive.numpy()
+        fn, fp, n_pos, n_neg, slope = errors_numpy(
+            scores.detach().numpy(),
+            label,
+            None if weight is None else weight.numpy(),
+            margin=self.used_margin,
+            surrogate=self.surrogate,
+            link=self.link,
+        )
         defined = n_pos > 0 and (n_neg > 0 or not both_classes)
         if not defined:
             return attach(scores, scores.new_zeros(()), torch.zeros_like(scores)), False
         value, by_fn, by_fp = differentiate(measure, (fn, fp), (n_pos, n_neg), keep=self.surrogate == "hinge")
-        slope *= np.where(positive.numpy(), slope.dtype.type(-by_fn), slope.dtype.type(-by_fp))
+        slope *= np.where(label, slope.dtype.type(-by_fn), slope.dtype.type(-by_fp))
 
         def derivative(again: Tensor) -> Tensor:
-            loss, _ = self._all_sets(measure, again, positive, flat, both_classes=both_classes)
+            loss, _ = self._all_sets(measure, again, positive, weight, both_classes=both_classes)
             return torch.autograd.grad(loss, again, create_graph=True)[0]
 
         return attach(
