@@ -208,6 +208,9 @@ def test_programs_without_rows_or_without_cost() -> None:
     one = torch.ones(3, dtype=torch.float64)
     assert solve(LinearProgram(one)).primal.tolist() == [0.0, 0.0, 0.0]
     assert solve(LinearProgram(-one), throw=False).status is Status.UNBOUNDED
+    for batch in (one, torch.stack([one, -one])):
+        free = solve(LinearProgram(batch, lower=-torch.inf), throw=False)
+        assert (np.asarray(free.status) == Status.UNBOUNDED).all()
     assert solve(LinearProgram(-one, upper=2.0, offset=1.0)).value.item() == pytest.approx(-5)
     zero = dense(1, 4)
     assert_optimal(zero, solve(zero))

@@ -57,7 +57,8 @@ class _Cholesky:
 
     def __init__(self, matrix: Tensor) -> None:
         diagonal = matrix.diagonal(dim1=-2, dim2=-1)
-        scale = diagonal.amax(-1, keepdim=True).clamp(min=1e-300)
+        scale = diagonal.amax(-1, keepdim=True)
+        scale = torch.where(scale > 0, scale, 1.0)  # nothing but zeros: a program without rows
         diagonal += _RIDGE * scale
         lower, info = torch.linalg.cholesky_ex(matrix)
         for attempt in range(1, _ATTEMPTS):
@@ -76,7 +77,8 @@ class _Inverse:
 
     def __init__(self, matrix: np.ndarray) -> None:
         place = np.arange(matrix.shape[-1])
-        scale = np.maximum(matrix[:, place, place].max(-1, keepdims=True), 1e-300)
+        scale = matrix[:, place, place].max(-1, keepdims=True)
+        scale = np.where(scale > 0, scale, 1.0)  # nothing but zeros: a program without rows
         for attempt in range(_ATTEMPTS):
             matrix[:, place, place] += _RIDGE * 1e3**attempt * scale
             try:
