@@ -122,7 +122,11 @@ class Products:
             if self.transposed is not None:
                 matrix = self.transposed if transposed else self.matrix
                 squared = torch.sparse_csr_tensor(
-                    matrix.crow_indices(), matrix.col_indices(), matrix.values() ** 2, matrix.shape
+                    matrix.crow_indices(),
+                    matrix.col_indices(),
+                    matrix.values() ** 2,
+                    matrix.shape,
+                    check_invariants=False,
                 )
                 return (squared @ weight.mT).mT
             return self._product(weight, transposed=transposed, matrix=self.matrix**2)

@@ -13,6 +13,8 @@ from setwise.lp import interior as inner
 from setwise.lp import newton
 from setwise.lp._corner import solve_single
 from setwise.lp._flat import Flat, Point, Scaling, equilibrate
+from setwise.lp._matrix_free import MatrixFree, equilibrate_products, is_written_out
+from setwise.lp.forms import FORMS, Active, Dense, Form, Prepared, check_form, choose
 from setwise.lp.one_by_one import one_by_one, suits
 from setwise.lp.problem import LinearProgram
 from setwise.lp.single import System
@@ -87,6 +89,11 @@ class ExteriorNewton:
         ridge: Of the published loop.
         step_size: Of the published loop.
         steps: Of the published loop.
+        system: How a Newton step is solved for: ``"dense"`` (Cholesky, n x n), ``"active"`` (Woodbury's form over the
+            active rows), ``"sparse"`` (sparse factorization on the CPU, extra ``lp``), ``"cg"`` (conjugate gradients,
+            products only), ``"auto"`` (by kind and size of the matrices), or an object: a sketch of
+            :mod:`setwise.lp.sketch`, or :class:`~setwise.lp.forms.ConjugateGradients` with settings. Only ``"dense"``
+            and ``"active"`` write out a matrix that is sparse or an operator.
     """
 
     penalty: float = 1.0
@@ -95,8 +102,17 @@ class ExteriorNewton:
     ridge: float = 1e-3
     step_size: float = 1.0
     steps: int = 20
+    system: str | Form = "auto"
 
     def __post_init__(self) -> None:
+        if isinstance(self.system, str):
+            _checks.one_of("system", self.system, ("auto", *FORMS))
+        elif not isinstance(self.system, Form):
+            raise TypeError(f"Expected `system` to be a name or a form such as a sketch, but got {self.system!r}.")
+        if self.published and self.system not in ("auto", "dense"):
+            raise _checks.InputError(
+                f"Expected `system` to be 'dense' for the published loop, but got {self.system!r}."
+            )
         for name in ("penalty", "step_size"):
             _checks.in_range(name, getattr(self, name), 0.0, open_low=True)
         _checks.in_range("growth", self.growth, 1.0)
@@ -119,29 +135,42 @@ class ExteriorNewton:
         start: Solution | None = None,
     ) -> Solution:
         """Solve from ``start``, or from 0; the published loop has no multipliers, and starts from the point alone."""
-        flat = Flat.of(problem)
-        ends = _Ends(flat)
         if self.published:
-            origin = torch.zeros_like(flat.c) if start is None else _point(flat, start).x
-            steps = self.steps if max_steps is None else min(self.steps, max_steps)
-            point = newton.published_loop(
-                flat, origin, self.penalty, ridge=self.ridge, step_size=self.step_size, steps=steps
-            )
-            ends.published(point, steps, tolerance)
-            return ends.solution(problem, tolerance, "ExteriorNewton.paper")
-        scaled, scaling = equilibrate(flat)
+            return self._published(problem, max_steps, tolerance, start)
+        form = choose(self.system, problem)
+        check_form(form, problem)
+        written = is_written_out(problem) or isinstance(form, Dense | Active)
+        flat: Flat = Flat.of(problem) if written else MatrixFree.of(problem)
+        ends = _Ends(flat)
+        scaled, scaling = equilibrate_products(flat) if isinstance(flat, MatrixFree) else equilibrate(flat)
         zero = Point(torch.zeros_like(flat.c), torch.zeros_like(flat.h), torch.zeros_like(flat.e))
         point = zero if start is None else scaling.forth(_point(flat, start))
+        prepared = form.prepare(problem, scaling.column)
+        limit = 1000 if prepared.exact else 5000
         found = newton.exterior(
             scaled,
             point,
             newton.Penalty(1 / self.penalty, self.growth),
-            max_steps=1000 if max_steps is None else max_steps,
+            max_steps=limit if max_steps is None else max_steps,
             tolerance=min(tolerance, 1e-12),
+            form=prepared,
         )
         ends.exterior(found, scaling, ends.left(), tolerance)
-        ends.check_rays(scaled, scaling, 100)
+        ends.check_rays(scaled, scaling, 100, None if written else prepared)
         return ends.solution(problem, tolerance, "ExteriorNewton")
+
+    def _published(
+        self, problem: LinearProgram, max_steps: int | None, tolerance: float, start: Solution | None
+    ) -> Solution:
+        flat = Flat.of(problem)
+        ends = _Ends(flat)
+        origin = torch.zeros_like(flat.c) if start is None else _point(flat, start).x
+        steps = self.steps if max_steps is None else min(self.steps, max_steps)
+        point = newton.published_loop(
+            flat, origin, self.penalty, ridge=self.ridge, step_size=self.step_size, steps=steps
+        )
+        ends.published(point, steps, tolerance)
+        return ends.solution(problem, tolerance, "ExteriorNewton.paper")
 
 
 def _point(flat: Flat, start: Solution) -> Point:
@@ -194,20 +223,30 @@ class _Ends:
         residual = torch.stack(self.flat.residuals(self.point)).amax(0)
         self.code[residual <= tolerance] = _OPTIMAL
 
-    def check_rays(self, scaled: Flat, scaling: Scaling, max_steps: int) -> None:
+    def check_rays(self, scaled: Flat, scaling: Scaling, max_steps: int, form: Prepared | None = None) -> None:
         """A ray makes a program unbounded only if it has a feasible point: solve again without the cost to see.
 
         Args:
             scaled: All programs of the batch, scaled.
             scaling: Its scaling.
             max_steps: Of the interior method.
+            form: Solve by the exterior method with this form instead, for matrices that are not written out.
         """
         places = (self.code == _UNBOUNDED).nonzero().squeeze(-1)
         if places.numel() == 0:
             return
         sub = scaled.select(places)
-        found = inner.interior(replace(sub, c=torch.zeros_like(sub.c)), max_steps=max_steps, tolerance=1e-8)
-        empty = found.code == inner.INFEASIBLE
+        sub = replace(sub, c=torch.zeros_like(sub.c))
+        found: inner.Outcome | newton.Outcome
+        if form is None:
+            found = inner.interior(sub, max_steps=max_steps, tolerance=1e-8)
+            empty = found.code == inner.INFEASIBLE
+        else:
+            zero = Point(sub.c, torch.zeros_like(sub.h), torch.zeros_like(sub.e))
+            found = newton.exterior(
+                sub, zero, newton.Penalty(), max_steps=10 * max_steps, tolerance=1e-8, form=form.select(places)
+            )
+            empty = found.code == newton.INFEASIBLE
         point = scaling.select(places).back(found.point)
         for mine, theirs in zip(self.point[1:], point[1:], strict=True):
             mine[places[empty]] = theirs[empty]

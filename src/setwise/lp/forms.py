@@ -1,7 +1,7 @@
 """The forms of Newton's system: how (G'DG + E'E + ridge I) d = r is solved, D the active rows.
 
-A form is a settings object with one method, ``bind(flat, ridge)``, which gives a function of the active rows and the
-right-hand side. All forms give the same d:
+A form is a settings object; prepared for a problem, its ``bind(flat, ridge)`` gives a function of the active rows and
+the right-hand side. All of these give the same d:
 
 - :class:`Dense`: the n x n matrix, batched Cholesky.
 - :class:`Active`: with B the diagonal part (ridge and active bounds) and K the other active rows above E, Woodbury's
@@ -16,7 +16,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, TypeAlias, cast, runtime_checkable
+from typing import Any, ClassVar, Protocol, Self, TypeAlias, cast, runtime_checkable
 
 import numpy as np
 import torch
@@ -36,18 +36,40 @@ _SMALL = 100_000  # entries of the matrices, over the whole batch, up to which t
 _FULL_ROW = 10.0  # a row with more entries than this times the square root of n is not squared
 
 
-@runtime_checkable
-class Form(Protocol):
-    """Settings of a way to solve Newton's system."""
+class Prepared(Protocol):
+    """A form at work on a batch of programs."""
 
     exact: ClassVar[bool]  # whether a step that keeps the active rows has reached the minimizer
 
     def bind(self, flat: Flat, ridge: float) -> Solve:
-        """What solves the systems of a batch of programs."""
+        """What solves the systems of the (scaled) programs."""
+
+    def select(self, index: Tensor) -> Prepared:
+        """The same for some elements of the batch."""
+
+
+@runtime_checkable
+class Form(Protocol):
+    """Settings of a way to solve Newton's system."""
+
+    def prepare(self, problem: LinearProgram, column: Tensor) -> Prepared:
+        """The form for a problem whose variables are scaled, x = z / column.  # shape: (batch, n)."""
+
+
+class Plain:
+    """What the forms share that need to know nothing of the problem beforehand."""
+
+    def prepare(self, problem: LinearProgram, column: Tensor) -> Self:  # noqa: ARG002
+        """Itself."""
+        return self
+
+    def select(self, index: Tensor) -> Self:  # noqa: ARG002
+        """Itself."""
+        return self
 
 
 @dataclass(frozen=True)
-class Dense:
+class Dense(Plain):
     """The n x n matrix, batched Cholesky with refinement."""
 
     exact: ClassVar[bool] = True
@@ -66,7 +88,7 @@ class Dense:
 
 
 @dataclass(frozen=True)
-class Active:
+class Active(Plain):
     """Woodbury's form over the active rows; right when they are fewer than the variables."""
 
     exact: ClassVar[bool] = True
@@ -86,7 +108,7 @@ class Active:
 
 
 @dataclass(frozen=True)
-class Sparse:
+class Sparse(Plain):
     """Sparse product and sparse factorization by scipy (extra ``lp``), element by element on the CPU."""
 
     exact: ClassVar[bool] = True
@@ -139,7 +161,7 @@ class _SparseElement:
 
 
 @dataclass(frozen=True)
-class ConjugateGradients:
+class ConjugateGradients(Plain):
     """Conjugate gradients with a diagonal preconditioner; only products with the matrices, any device.
 
     Args:
@@ -242,11 +264,17 @@ def check_form(form: Form, problem: LinearProgram) -> None:
             )
 
 
+def factored(matrix: Tensor, ridge: float | Tensor = 0.0) -> Tensor:
+    """The Cholesky factor of matrix + ridge I, and a little for rounding; the matrix is overwritten by that sum."""
+    diagonal = matrix.diagonal(dim1=-2, dim2=-1)
+    diagonal += ridge + _ROUNDING * largest(diagonal).unsqueeze(-1)
+    lower: Tensor = torch.linalg.cholesky_ex(matrix).L
+    return lower
+
+
 def by_cholesky(hessian: Tensor, ridge: float | Tensor, right: Tensor) -> Tensor:
     """(hessian + ridge I)^-1 right; the hessian is overwritten.  # shape: (batch, n)."""
-    diagonal = hessian.diagonal(dim1=-2, dim2=-1)
-    diagonal += ridge + _ROUNDING * largest(diagonal).unsqueeze(-1)
-    lower, _ = torch.linalg.cholesky_ex(hessian)
+    lower = factored(hessian, ridge)
     side = right.unsqueeze(-1)
     d = torch.cholesky_solve(side, lower)
     return (d + torch.cholesky_solve(side - hessian @ d, lower)).squeeze(-1)
@@ -255,10 +283,7 @@ def by_cholesky(hessian: Tensor, ridge: float | Tensor, right: Tensor) -> Tensor
 def by_rows(K: Tensor, diagonal: Tensor, right: Tensor) -> Tensor:
     """(K'K + diag)^-1 right by Woodbury's identity; refined, since a small diagonal cancels.  # shape: (batch, n)."""
     spread = K / diagonal.unsqueeze(1)
-    small = spread @ K.mT
-    place = small.diagonal(dim1=-2, dim2=-1)
-    place += 1 + _ROUNDING * largest(place).unsqueeze(-1)
-    lower, _ = torch.linalg.cholesky_ex(small)
+    lower = factored(spread @ K.mT, 1.0)
 
     def apply(v: Tensor) -> Tensor:
         inner = torch.cholesky_solve(spread @ v, lower)

@@ -29,9 +29,9 @@ def exact_step(t: Tensor, q: Tensor, linear: Tensor, quadratic: Tensor, weight: 
     # relu is on at the start where t > 0, or t = 0 and growing.
     on = (t > 0) | ((t == 0) & (q > 0))
     crossing = torch.where((t * q < 0), -t / torch.where(q == 0, 1.0, q), torch.inf)
-    crossing, order = crossing.sort(-1)
     # Past its break point a term that was on goes off, and the other way round.
-    change = torch.where(on, -weight, weight) * torch.isfinite(crossing.gather(-1, order.argsort(-1)))
+    change = torch.where(on, -weight, weight) * torch.isfinite(crossing)
+    crossing, order = crossing.sort(-1)
     intercept = linear.unsqueeze(-1) + _running(torch.where(on, weight * t * q, 0.0), change * t * q, order)
     slope = quadratic.unsqueeze(-1) + _running(torch.where(on, weight * q * q, 0.0), change * q * q, order)
     right = torch.cat([crossing, torch.full_like(crossing[:, :1], torch.inf)], -1)

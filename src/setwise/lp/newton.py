@@ -23,15 +23,14 @@ import torch
 from torch import Tensor
 
 from setwise.lp._flat import Flat, Point, dot, largest
-from setwise.lp.forms import Dense, Form
+from setwise.lp.forms import Dense, Prepared
 from setwise.lp.line_search import exact_step
 
 RUNNING, SOLVED, INFEASIBLE, UNBOUNDED = range(4)
 _RAY = 1e-9
 _NOISE = 1e-13  # a gradient below this, relative, that does not halve
 _PATIENCE = 2  # in so many steps is rounding
-_INNER_STEPS = 60
-_INEXACT_STEPS = 300  # of a form whose steps are only near Newton's
+_INNER_STEPS = 300  # a multiplier step after an unfinished minimization leads away
 
 
 @dataclass
@@ -59,7 +58,7 @@ class Penalty:
 
 
 def exterior(
-    flat: Flat, point: Point, penalty: Penalty, *, max_steps: int, tolerance: float, form: Form | None = None
+    flat: Flat, point: Point, penalty: Penalty, *, max_steps: int, tolerance: float, form: Prepared | None = None
 ) -> Outcome:
     """Multiplier steps from ``point`` until residuals and gap are within ``tolerance``.
 
@@ -84,10 +83,9 @@ def exterior(
     stalled = torch.zeros(batch, device=flat.c.device)
     while steps < max_steps:
         before = point
-        inner = _INNER_STEPS if form.exact else _INEXACT_STEPS
         # Errors that can be summed: smaller than what is left to do, and smaller with every outer step.
         accuracy = max(0.1 * min(accuracy, last), 0.1 * tolerance)
-        point, spent = _minimize(flat, before, sigma, min(inner, max_steps - steps), form, accuracy)
+        point, spent = _minimize(flat, before, sigma, min(_INNER_STEPS, max_steps - steps), form, accuracy)
         steps += max(spent, 1)
         residual = torch.stack(flat.residuals(point)).amax(0)
         code = _rays(flat, before, point)
@@ -106,6 +104,7 @@ def exterior(
         if keep.numel() == 0:
             break
         flat, point, places = flat.select(keep), Point(*(part[keep] for part in point)), places[keep]
+        form = form.select(keep)
         best, stalled = best[keep], stalled[keep]
         worst = float(residual[keep].max())
         if worst > 0.25 * last:
@@ -159,7 +158,7 @@ def published_point(flat: Flat, y: Tensor, penalty: float) -> Point:
     return Point(x, t.relu() / penalty, (flat.Ex(y) - flat.e) / penalty)
 
 
-def _minimize(flat: Flat, start: Point, sigma: float, max_steps: int, form: Form, goal: float) -> tuple[Point, int]:
+def _minimize(flat: Flat, start: Point, sigma: float, max_steps: int, form: Prepared, goal: float) -> tuple[Point, int]:
     """The inner minimization and the multiplier step after it; also the Newton steps taken."""
     ridge = 1 / sigma**2
     x, t, steps = _newton(flat, start, sigma, max_steps, ridge=ridge, form=form, goal=goal / sigma)
@@ -167,7 +166,7 @@ def _minimize(flat: Flat, start: Point, sigma: float, max_steps: int, form: Form
 
 
 def _newton(
-    flat: Flat, start: Point, sigma: float, max_steps: int, *, ridge: float, form: Form, goal: float = 0.0
+    flat: Flat, start: Point, sigma: float, max_steps: int, *, ridge: float, form: Prepared, goal: float = 0.0
 ) -> tuple[Tensor, Tensor, int]:
     """Newton's method with exact line search: the minimizer, G x - h + z / sigma there, and the steps taken.
 
@@ -213,7 +212,7 @@ def _newton(
 
 
 def _conjugate(
-    form: Form, step: Tensor, gradient: Tensor, d: Tensor, last: Tensor | None, turn: Tensor | None
+    form: Prepared, step: Tensor, gradient: Tensor, d: Tensor, last: Tensor | None, turn: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The direction for a preconditioned gradient ``step``, and what the next one needs to know."""
     size = dot(gradient, step)
