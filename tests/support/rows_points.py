@@ -202,7 +202,7 @@ def _curve(kind: str) -> Case:
         shift_invariant=True,
         curved=kind == "pr",
         reaches=0.95,  # a grid of four points does not see the ends of the curve
-        brute_force_cases=30,
+        brute_force_cases=10,
     )
 
 

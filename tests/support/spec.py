@@ -82,7 +82,7 @@ class Case:
     tested_elsewhere: frozenset[str] = frozenset()
     reaches: float = 0.99
     has_kink_convention: bool = True
-    brute_force_cases: int = 60
+    brute_force_cases: int = 25
     names: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def __str__(self) -> str:

@@ -117,6 +117,10 @@ class MeasureLoss(CountLoss):
         super().__init__(_checked(measure), options, both_classes=True)
         self.name = getattr(measure, "__name__", repr(measure))
 
+    def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+        """1 - the measure of one batch; see :func:`measure_loss`."""
+        return self.batch_loss(input, target, weight)
+
     def extra_repr(self) -> str:
         """The settings, for ``repr``."""
         return f"measure={self.name}, {super().extra_repr()}"
@@ -135,6 +139,10 @@ class MCCLoss(CountLoss):
     def __init__(self, **options: Unpack[CountOptions]) -> None:
         super().__init__(_mcc, options, both_classes=True)
 
+    def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+        """1 - the measure of one batch; see :func:`mcc_loss`."""
+        return self.batch_loss(input, target, weight)
+
 
 class GMeanLoss(CountLoss):
     """:func:`g_mean_loss` as a module: 1 - sqrt(sensitivity * specificity).
@@ -148,6 +156,10 @@ class GMeanLoss(CountLoss):
 
     def __init__(self, **options: Unpack[CountOptions]) -> None:
         super().__init__(_g_mean, options, both_classes=True)
+
+    def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+        """1 - the measure of one batch; see :func:`g_mean_loss`."""
+        return self.batch_loss(input, target, weight)
 
 
 class KappaLoss(CountLoss):
@@ -163,6 +175,10 @@ class KappaLoss(CountLoss):
     def __init__(self, **options: Unpack[CountOptions]) -> None:
         super().__init__(_kappa, options, both_classes=True)
 
+    def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+        """1 - the measure of one batch; see :func:`kappa_loss`."""
+        return self.batch_loss(input, target, weight)
+
 
 class BalancedAccuracyLoss(CountLoss):
     """:func:`balanced_accuracy_loss` as a module: 1 - mean of sensitivity and specificity.
@@ -176,6 +192,10 @@ class BalancedAccuracyLoss(CountLoss):
 
     def __init__(self, **options: Unpack[CountOptions]) -> None:
         super().__init__(_balanced_accuracy, options, both_classes=True)
+
+    def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+        """1 - the measure of one batch; see :func:`balanced_accuracy_loss`."""
+        return self.batch_loss(input, target, weight)
 
 
 def _checked(measure: CountFunction) -> CountFunction:

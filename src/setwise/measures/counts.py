@@ -299,8 +299,12 @@ class CountLoss(nn.Module):
     def margin(self, value: float | None) -> None:
         self.how = replace(self.how, margin=value)
 
-    def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
-        """1 - measure of one batch."""
+    def batch_loss(self, input: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+        """1 - measure of one batch.
+
+        Every class has a ``forward`` of its own that calls this: ``torch.compile`` counts recompilations by function,
+        and one for all losses would soon reach the limit.
+        """
         loss, defined = self.how.loss(self.measure, input, target, weight, both_classes=self.both_classes)
         count_undefined(self.undefined_batches, defined=defined)
         return loss

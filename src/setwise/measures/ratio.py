@@ -304,6 +304,10 @@ class RatioLoss(CountLoss):
         surrogate = options.get("surrogate", "hinge")
         super().__init__(_ratio_or_best(self.numerator, self.denominator, surrogate), options)
 
+    def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+        """1 - the measure of one batch; see :func:`ratio_loss`."""
+        return self.batch_loss(input, target, weight)
+
     def extra_repr(self) -> str:
         """The settings, for ``repr``."""
         return f"numerator={self.numerator}, denominator={self.denominator}, {super().extra_repr()}"
@@ -325,6 +329,10 @@ class FBetaLoss(CountLoss):
         super().__init__(_measure(_fbeta(beta)), options)
         self.beta = beta
 
+    def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+        """1 - the measure of one batch; see :func:`fbeta_loss`."""
+        return self.batch_loss(input, target, weight)
+
     def extra_repr(self) -> str:
         """The settings, for ``repr``."""
         return f"beta={self.beta}, {super().extra_repr()}"
@@ -345,6 +353,10 @@ class JaccardLoss(CountLoss):
     def __init__(self, **options: Unpack[CountOptions]) -> None:
         super().__init__(_measure(_tversky(1.0, 1.0)), options)
 
+    def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+        """1 - the measure of one batch; see :func:`jaccard_loss`."""
+        return self.batch_loss(input, target, weight)
+
 
 class DiceLoss(FBetaLoss):
     """:func:`dice_loss` as a module: 1 - Dice's coefficient, the same as ``FBetaLoss(1)``.
@@ -358,6 +370,10 @@ class DiceLoss(FBetaLoss):
 
     def __init__(self, **options: Unpack[CountOptions]) -> None:
         super().__init__(1.0, **options)
+
+    def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+        """1 - the measure of one batch; see :func:`dice_loss`."""
+        return self.batch_loss(input, target, weight)
 
 
 class TverskyLoss(CountLoss):
@@ -376,6 +392,10 @@ class TverskyLoss(CountLoss):
         super().__init__(_measure(_tversky(alpha, beta)), options)
         self.alpha = alpha
         self.beta = beta
+
+    def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+        """1 - the measure of one batch; see :func:`tversky_loss`."""
+        return self.batch_loss(input, target, weight)
 
     def extra_repr(self) -> str:
         """The settings, for ``repr``."""
