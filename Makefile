@@ -28,6 +28,7 @@ data: $(VENV)/.cli
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/auc.py
 	$(BIN)/python benchmarks/auc_program.py
+	$(BIN)/python benchmarks/two_pass.py
 	$(MAKE) --no-print-directory bench-measures
 	$(MAKE) --no-print-directory bench-lp
 
