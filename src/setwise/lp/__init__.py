@@ -2,8 +2,8 @@
 
     min c'z   s.t.   A z <= b,   A_eq z = b_eq,   lower <= z <= upper
 
-This package knows nothing of labels or measures. Importing it loads no extra; reading MPS files and the solver
-``HiGHS`` need ``setwise[lp]``.
+This package knows nothing of labels or measures. Importing it loads no extra; reading MPS files, the solver
+``HiGHS`` and sparse factorizations need ``setwise[lp]``.
 """
 
 from setwise.lp.dense import ExteriorNewton, Interior
@@ -13,10 +13,12 @@ from setwise.lp.layer import LPLayer
 from setwise.lp.mps import read_mps
 from setwise.lp.operator import LinearOperator
 from setwise.lp.problem import LinearProgram, Residuals
+from setwise.lp.sketch import CountSketch, RowSampling, SufficientReduction, reduce_program
 from setwise.lp.solution import Duals, LPError, Solution, Status
 from setwise.lp.solve import solve
 
 __all__ = [
+    "CountSketch",
     "Duals",
     "ExteriorNewton",
     "HiGHS",
@@ -27,11 +29,14 @@ __all__ = [
     "LinearOperator",
     "LinearProgram",
     "Residuals",
+    "RowSampling",
     "SmoothedGradient",
     "Solution",
     "Status",
+    "SufficientReduction",
     "UnrolledGradient",
     "ValueGradient",
     "read_mps",
+    "reduce_program",
     "solve",
 ]

@@ -68,7 +68,7 @@ def sliced(response: Tensor, slices: int) -> Tensor:
     if len(values) <= slices:
         return label
     edges = torch.quantile(response, torch.linspace(0, 1, slices + 1, dtype=response.dtype)[1:-1].to(response.device))
-    label = torch.bucketize(response, edges.unique()).unique(return_inverse=True)[1]
+    label = torch.bucketize(response.contiguous(), edges.unique()).unique(return_inverse=True)[1]
     return label
 
 

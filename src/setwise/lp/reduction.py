@@ -180,8 +180,9 @@ class SufficientReduction:
     def _check_samples(self, samples: int, q: int) -> None:
         if self.size is not None and self.size > q:
             raise _checks.InputError(f"Expected `size` to be at most {q}, the number of features, but got {self.size}.")
-        if samples < 2 * self.folds:
-            raise _checks.InputError(f"Expected at least {2 * self.folds} samples in `features`, but got {samples}.")
+        needed = 2 if self.size is not None else 2 * self.folds
+        if samples < needed:
+            raise _checks.InputError(f"Expected at least {needed} samples in `features`, but got {samples}.")
 
 
 @dataclass(frozen=True, eq=False)
