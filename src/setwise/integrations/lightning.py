@@ -76,9 +76,10 @@ class MeasureModule(LightningModule):
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:  # noqa: ARG002 (Lightning's signature)
         """Tell a loss that goes by a schedule how much of the training is done."""
-        if hasattr(self.loss, "set_progress"):
+        set_progress: Any = getattr(self.loss, "set_progress", None)
+        if set_progress is not None:
             steps = float(self.trainer.estimated_stepping_batches)  # infinite where nothing bounds the training
-            self.loss.set_progress(min(self.trainer.global_step / steps, 1.0))
+            set_progress(min(self.trainer.global_step / steps, 1.0))
 
     def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:  # noqa: ARG002 (Lightning's signature)
         """The training loss of one batch of inputs and targets."""
