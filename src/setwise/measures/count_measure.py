@@ -29,8 +29,9 @@ from torch import Tensor
 from setwise import _checks
 from setwise.kernels.errors import hinge_errors
 from setwise.lp import LinearProgram
+from setwise.measures._ratios import BoxOptions, read_box
 from setwise.measures.counts import CountFunction, Counting, CountLoss, CountOptions, ratio_of, totals
-from setwise.measures.ratio import BoxOptions, ratio_program, read_box
+from setwise.measures.ratio import ratio_program
 
 
 def balanced_accuracy_program(scores: Tensor, labels: Tensor, **options: Unpack[BoxOptions]) -> LinearProgram:

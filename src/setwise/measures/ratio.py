@@ -40,22 +40,25 @@ tensor([-0.4155, -0.4155,  0.0000,  0.1108])
 
 from __future__ import annotations
 
-import functools
-import math
-import operator
-from collections.abc import Sequence
-from typing import Any, TypedDict, Unpack
+from typing import Unpack
 
 import torch
 from torch import Tensor
 
-from setwise import _checks
 from setwise.kernels.errors import hinge_errors
 from setwise.lp import LinearProgram, Solution
-from setwise.measures._base import positives, prepare
-from setwise.measures.counts import LINKS, CountFunction, Counting, CountLoss, CountOptions, ratio_of, totals
-
-Coefficients = Sequence[float]
+from setwise.measures._ratios import (
+    BoxOptions,
+    Coefficients,
+    best_corner,
+    fbeta_ratio,
+    measure_of,
+    ratio_or_best,
+    read_box,
+    read_coefficients,
+    tversky_ratio,
+)
+from setwise.measures.counts import Counting, CountLoss, CountOptions, totals
 
 
 def ratio_program(
@@ -84,7 +87,7 @@ def ratio_program(
         samples so that z and t are of the order of 1; :func:`predictions` reads Y from its solution.
     """
     phi, positive, weight = read_box(scores, labels, margin=margin, link=link, weight=weight)
-    top, bottom = _coefficients(numerator, denominator)
+    top, bottom = read_coefficients(numerator, denominator)
     w = torch.ones_like(phi) if weight is None else weight.to(phi.dtype)
     n_pos, n_neg = totals(positive, weight, (-1,), phi.dtype)
 
@@ -139,10 +142,10 @@ def ratio_exact(
         1 - the best ratio; 0 for a set without positives.  # shape: (*batch,)
     """
     phi, positive, weight = read_box(scores, labels, margin=margin, link=link, weight=weight)
-    top, bottom = _coefficients(numerator, denominator)
+    top, bottom = read_coefficients(numerator, denominator)
     fn, fp = hinge_errors(phi, positive, weight, margin=margin, keep=False, dims=(phi.ndim - 1,))
     n_pos, n_neg = totals(positive, weight, (-1,), phi.dtype)
-    value = _best_corner(top, bottom, n_pos - fn, fp, fn, n_neg - fp)
+    value = best_corner(top, bottom, n_pos - fn, fp, fn, n_neg - fp)
     return torch.where(n_pos > 0, 1 - value, 0.0)
 
 
@@ -173,61 +176,53 @@ def ratio_loss(
     >>> ratio_loss(torch.tensor([3.0, -2.0, -4.0, 5.0]), torch.tensor([1, 1, 0, 0]), **accuracy)
     tensor(0.5000)
     """
-    top, bottom = _coefficients(numerator, denominator)
+    top, bottom = read_coefficients(numerator, denominator)
     how = Counting(**options)
-    return how.loss(_ratio_or_best(top, bottom, how.surrogate), input, target, weight)[0]
-
-
-class BoxOptions(TypedDict, total=False):
-    """What the programs and exact values of the named ratios take, as for :func:`ratio_program`."""
-
-    margin: float
-    link: str
-    weight: Tensor | None
+    return how.loss(ratio_or_best(top, bottom, how.surrogate), input, target, weight)[0]
 
 
 def fbeta_program(scores: Tensor, labels: Tensor, *, beta: float = 1.0, **options: Unpack[BoxOptions]) -> LinearProgram:
     """:func:`ratio_program` of the F-score."""
-    return ratio_program(scores, labels, **_fbeta(beta), **options)
+    return ratio_program(scores, labels, **fbeta_ratio(beta), **options)
 
 
 def fbeta_exact(scores: Tensor, labels: Tensor, *, beta: float = 1.0, **options: Unpack[BoxOptions]) -> Tensor:
     """:func:`ratio_exact` of the F-score."""
-    return ratio_exact(scores, labels, **_fbeta(beta), **options)
+    return ratio_exact(scores, labels, **fbeta_ratio(beta), **options)
 
 
 def jaccard_program(scores: Tensor, labels: Tensor, **options: Unpack[BoxOptions]) -> LinearProgram:
     """:func:`ratio_program` of Jaccard's index."""
-    return ratio_program(scores, labels, **_tversky(1.0, 1.0), **options)
+    return ratio_program(scores, labels, **tversky_ratio(1.0, 1.0), **options)
 
 
 def jaccard_exact(scores: Tensor, labels: Tensor, **options: Unpack[BoxOptions]) -> Tensor:
     """:func:`ratio_exact` of Jaccard's index."""
-    return ratio_exact(scores, labels, **_tversky(1.0, 1.0), **options)
+    return ratio_exact(scores, labels, **tversky_ratio(1.0, 1.0), **options)
 
 
 def dice_program(scores: Tensor, labels: Tensor, **options: Unpack[BoxOptions]) -> LinearProgram:
     """:func:`ratio_program` of Dice's coefficient, the program of F1."""
-    return ratio_program(scores, labels, **_fbeta(1.0), **options)
+    return ratio_program(scores, labels, **fbeta_ratio(1.0), **options)
 
 
 def dice_exact(scores: Tensor, labels: Tensor, **options: Unpack[BoxOptions]) -> Tensor:
     """:func:`ratio_exact` of Dice's coefficient, that of F1."""
-    return ratio_exact(scores, labels, **_fbeta(1.0), **options)
+    return ratio_exact(scores, labels, **fbeta_ratio(1.0), **options)
 
 
 def tversky_program(
     scores: Tensor, labels: Tensor, *, alpha: float = 0.5, beta: float = 0.5, **options: Unpack[BoxOptions]
 ) -> LinearProgram:
     """:func:`ratio_program` of Tversky's index."""
-    return ratio_program(scores, labels, **_tversky(alpha, beta), **options)
+    return ratio_program(scores, labels, **tversky_ratio(alpha, beta), **options)
 
 
 def tversky_exact(
     scores: Tensor, labels: Tensor, *, alpha: float = 0.5, beta: float = 0.5, **options: Unpack[BoxOptions]
 ) -> Tensor:
     """:func:`ratio_exact` of Tversky's index."""
-    return ratio_exact(scores, labels, **_tversky(alpha, beta), **options)
+    return ratio_exact(scores, labels, **tversky_ratio(alpha, beta), **options)
 
 
 def fbeta_loss(
@@ -247,21 +242,21 @@ def fbeta_loss(
         weight: Per-sample weights.
         **options: :class:`~setwise.measures.counts.CountOptions`.
     """
-    return Counting(**options).loss(_measure(_fbeta(beta)), input, target, weight)[0]
+    return Counting(**options).loss(measure_of(fbeta_ratio(beta)), input, target, weight)[0]
 
 
 def jaccard_loss(
     input: Tensor, target: Tensor, *, weight: Tensor | None = None, **options: Unpack[CountOptions]
 ) -> Tensor:
     """1 - Jaccard's index (IoU) of the soft counts; arguments as for :func:`ratio_loss`."""
-    return Counting(**options).loss(_measure(_tversky(1.0, 1.0)), input, target, weight)[0]
+    return Counting(**options).loss(measure_of(tversky_ratio(1.0, 1.0)), input, target, weight)[0]
 
 
 def dice_loss(
     input: Tensor, target: Tensor, *, weight: Tensor | None = None, **options: Unpack[CountOptions]
 ) -> Tensor:
     """1 - Dice's coefficient of the soft counts, the same as F1; arguments as for :func:`ratio_loss`."""
-    return Counting(**options).loss(_measure(_fbeta(1.0)), input, target, weight)[0]
+    return Counting(**options).loss(measure_of(fbeta_ratio(1.0)), input, target, weight)[0]
 
 
 def tversky_loss(
@@ -283,7 +278,7 @@ def tversky_loss(
         weight: Per-sample weights.
         **options: :class:`~setwise.measures.counts.CountOptions`.
     """
-    return Counting(**options).loss(_measure(_tversky(alpha, beta)), input, target, weight)[0]
+    return Counting(**options).loss(measure_of(tversky_ratio(alpha, beta)), input, target, weight)[0]
 
 
 class RatioLoss(CountLoss):
@@ -300,9 +295,9 @@ class RatioLoss(CountLoss):
     """
 
     def __init__(self, numerator: Coefficients, denominator: Coefficients, **options: Unpack[CountOptions]) -> None:
-        self.numerator, self.denominator = _coefficients(numerator, denominator)
+        self.numerator, self.denominator = read_coefficients(numerator, denominator)
         surrogate = options.get("surrogate", "hinge")
-        super().__init__(_ratio_or_best(self.numerator, self.denominator, surrogate), options)
+        super().__init__(ratio_or_best(self.numerator, self.denominator, surrogate), options)
 
     def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """1 - the measure of one batch; see :func:`ratio_loss`."""
@@ -326,7 +321,7 @@ class FBetaLoss(CountLoss):
     """
 
     def __init__(self, beta: float = 1.0, **options: Unpack[CountOptions]) -> None:
-        super().__init__(_measure(_fbeta(beta)), options)
+        super().__init__(measure_of(fbeta_ratio(beta)), options)
         self.beta = beta
 
     def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
@@ -351,7 +346,7 @@ class JaccardLoss(CountLoss):
     """
 
     def __init__(self, **options: Unpack[CountOptions]) -> None:
-        super().__init__(_measure(_tversky(1.0, 1.0)), options)
+        super().__init__(measure_of(tversky_ratio(1.0, 1.0)), options)
 
     def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """1 - the measure of one batch; see :func:`jaccard_loss`."""
@@ -389,7 +384,7 @@ class TverskyLoss(CountLoss):
     """
 
     def __init__(self, alpha: float = 0.5, beta: float = 0.5, **options: Unpack[CountOptions]) -> None:
-        super().__init__(_measure(_tversky(alpha, beta)), options)
+        super().__init__(measure_of(tversky_ratio(alpha, beta)), options)
         self.alpha = alpha
         self.beta = beta
 
@@ -400,95 +395,3 @@ class TverskyLoss(CountLoss):
     def extra_repr(self) -> str:
         """The settings, for ``repr``."""
         return f"alpha={self.alpha}, beta={self.beta}, {super().extra_repr()}"
-
-
-class _Ratio(TypedDict):
-    numerator: tuple[float, ...]
-    denominator: tuple[float, ...]
-
-
-def _fbeta(beta: float) -> _Ratio:
-    _checks.in_range("beta", beta, 0.0, math.inf, open_low=True, open_high=True)
-    square = beta**2
-    return {"numerator": (1 + square, 0.0, 0.0, 0.0), "denominator": (1 + square, 1.0, square, 0.0)}
-
-
-def _tversky(alpha: float, beta: float) -> _Ratio:
-    _checks.in_range("alpha", alpha, 0.0, math.inf, open_high=True)
-    _checks.in_range("beta", beta, 0.0, math.inf, open_high=True)
-    return {"numerator": (1.0, 0.0, 0.0, 0.0), "denominator": (1.0, float(alpha), float(beta), 0.0)}
-
-
-def _coefficients(numerator: Coefficients, denominator: Coefficients) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Both as four numbers, or a refusal."""
-    result = []
-    both: tuple[tuple[str, Any], ...] = (("numerator", numerator), ("denominator", denominator))
-    for name, given in both:
-        if isinstance(given, str) or not hasattr(given, "__len__"):
-            raise TypeError(f"Expected `{name}` to be 4 numbers (of TP, FP, FN, TN), but got {type(given).__name__}.")
-        if len(given) != 4:
-            raise _checks.InputError(f"Expected `{name}` to be 4 numbers (of TP, FP, FN, TN), but got {len(given)}.")
-        low = 0.0 if name == "denominator" else -math.inf
-        for number in given:
-            _checks.in_range(name, number, low, math.inf, open_low=low < 0, open_high=True)
-        result.append(tuple(float(number) for number in given))
-    if not any(result[1]):
-        raise _checks.InputError("Expected `denominator` to hold a number other than 0, but all are 0.")
-    return result[0], result[1]
-
-
-def read_box(
-    scores: Tensor,
-    labels: Tensor,
-    *,
-    margin: float = 1.0,
-    link: str = "identity",
-    weight: Tensor | None = None,
-) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Signed scores, labels and weights of one or more sets, (*batch, n)."""
-    _checks.in_range("margin", margin, 0.0, 1.0)
-    _checks.one_of("link", link, LINKS)
-    scores, weight = prepare(scores, labels, weight, ("scores", "labels"))
-    if scores.ndim == 0:
-        raise _checks.InputError("Expected `scores` to be of shape (*batch, n), but got ().")
-    return scores.tanh() if link == "tanh" else scores, positives(labels, name="labels"), weight
-
-
-def _ratio(numerator: tuple[float, ...], denominator: tuple[float, ...], tp: Any, fp: Any, fn: Any, tn: Any) -> Any:
-    """The ratio itself."""
-    counts = (tp, fp, fn, tn)
-    return ratio_of(_weigh(numerator, counts), _weigh(denominator, counts))
-
-
-def _weigh(coefficients: tuple[float, ...], counts: tuple[Any, ...]) -> Any:
-    """Sum of coefficient times count, without the terms that are 0."""
-    terms = [count if a == 1 else a * count for a, count in zip(coefficients, counts, strict=True) if a]
-    return functools.reduce(operator.add, terms) if terms else 0.0 * counts[0]
-
-
-def _measure(ratio: _Ratio) -> CountFunction:
-    """A ratio whose best corner is known, as function of the counts."""
-    return functools.partial(_ratio, ratio["numerator"], ratio["denominator"])
-
-
-def _ratio_or_best(numerator: tuple[float, ...], denominator: tuple[float, ...], surrogate: str) -> CountFunction:
-    """Any ratio as function of the counts; for the hinge the best of the four corners, as in the program."""
-    return functools.partial(_best_corner if surrogate == "hinge" else _ratio, numerator, denominator)
-
-
-def _best_corner(
-    numerator: tuple[float, ...], denominator: tuple[float, ...], tp: Any, fp: Any, fn: Any, tn: Any
-) -> Any:
-    """The largest ratio over the box: positives at their upper ends or at 0, negatives at their lower ends or at 1."""
-    if not isinstance(tp, Tensor):
-        corners = [(p, f, tp + fn - p, fp + tn - f) for p in (tp, 0.0 * tp) for f in (fp, fp + tn)]
-        usable_corners = [corner for corner in corners if _weigh(denominator, corner).value > 0]
-        best_of = [_ratio(numerator, denominator, *corner) for corner in usable_corners]
-        return max(best_of, key=operator.attrgetter("value"), default=0.0 * tp)
-    none = torch.zeros_like(tp)
-    hits, misses = torch.stack([tp, none, tp, none]), torch.stack([fn, tp + fn, fn, tp + fn])
-    alarms, passes = torch.stack([fp, fp, fp + tn, fp + tn]), torch.stack([tn, tn, none, none])
-    counts = (hits, alarms, misses, passes)
-    usable = _weigh(denominator, counts).detach() > 0
-    best = torch.where(usable, _ratio(numerator, denominator, *counts), -torch.inf).max(0).values
-    return torch.where(usable.any(0), best, 0.0)
