@@ -37,10 +37,21 @@ LAYERS: dict[str, set[str]] = {
     "losses": {"measures"},
     "training": {"_checks", "measures", "losses"},
     "data": {"_checks"},
+    "lagrangian": {"_checks", "lp", "metrics", "measures"},
     "nmf": {"_checks", "lp"},
-    "integrations": {"_checks", "lp", "measures", "losses", "metrics", "data"},
+    "integrations": {"_checks", "lp", "measures", "losses", "metrics", "data", "lagrangian"},
     "report": {"_checks", "measures", "metrics"},
-    "experiments": {"_checks", "measures", "losses", "metrics", "data", "training", "integrations", "report"},
+    "experiments": {
+        "_checks",
+        "measures",
+        "losses",
+        "metrics",
+        "data",
+        "lagrangian",
+        "training",
+        "integrations",
+        "report",
+    },
     "cli": {"_checks", "measures", "losses", "metrics", "data", "integrations", "report", "experiments"},
 }
 

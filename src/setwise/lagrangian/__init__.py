@@ -1,0 +1,1 @@
+"""Measures over the whole data set: as regularizers, with one multiplier per example, and as constraints."""
