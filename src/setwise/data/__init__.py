@@ -18,6 +18,7 @@ from setwise.data.imbalance import (
     make_imbalanced,
     one_versus_rest,
 )
+from setwise.data.s_mnist import SizedDigits, load_s_mnist, s_mnist
 from setwise.data.samplers import StratifiedBatchSampler
 from setwise.data.segmentation import SegmentationFolder, camvid_folder, load_camvid, load_coco_stuff
 from setwise.data.splits import stratified_split
@@ -29,6 +30,7 @@ __all__ = [
     "Imbalance",
     "LabelledArrays",
     "SegmentationFolder",
+    "SizedDigits",
     "StratifiedBatchSampler",
     "Table",
     "TableEncoding",
@@ -49,9 +51,11 @@ __all__ = [
     "load_idx",
     "load_inputs",
     "load_keel",
+    "load_s_mnist",
     "load_stl10",
     "load_table",
     "make_imbalanced",
     "one_versus_rest",
+    "s_mnist",
     "stratified_split",
 ]
