@@ -1,4 +1,4 @@
-"""Data: loaders of standard formats, a built-in image set, controlled imbalance and stratified batches.
+"""Data: loaders of standard formats, a built-in image set, controlled imbalance, stratified batches and shapes.
 
 Data sets are read as their own sites give them, from a folder: :func:`data_root` is ``$SETWISE_DATA`` where that is
 set, else ``~/.cache/setwise``; every loader also takes a folder. Nothing is downloaded.
@@ -21,23 +21,48 @@ from setwise.data.imbalance import (
 from setwise.data.s_mnist import SizedDigits, load_s_mnist, s_mnist
 from setwise.data.samplers import StratifiedBatchSampler
 from setwise.data.segmentation import SegmentationFolder, camvid_folder, load_camvid, load_coco_stuff
+from setwise.data.shape_sizes import (
+    activation_area,
+    box_area,
+    class_activation_maps,
+    class_area,
+    class_areas,
+    foreground_size,
+)
+from setwise.data.shapes import (
+    ColumnShape,
+    ShapeRule,
+    column_shape,
+    majority_shape,
+    shape_spread,
+    shapes_of,
+)
 from setwise.data.splits import stratified_split
 from setwise.data.stl10 import load_stl10
 from setwise.data.table import Table, load_inputs, load_keel, load_table
 
 __all__ = [
     "ColumnCode",
+    "ColumnShape",
     "Imbalance",
     "LabelledArrays",
     "SegmentationFolder",
+    "ShapeRule",
     "SizedDigits",
     "StratifiedBatchSampler",
     "Table",
     "TableEncoding",
+    "activation_area",
+    "box_area",
     "camvid_folder",
+    "class_activation_maps",
+    "class_area",
+    "class_areas",
+    "column_shape",
     "data_root",
     "dataset_names",
     "drop_class",
+    "foreground_size",
     "group_classes",
     "image_tensor",
     "label_tensor",
@@ -54,8 +79,11 @@ __all__ = [
     "load_s_mnist",
     "load_stl10",
     "load_table",
+    "majority_shape",
     "make_imbalanced",
     "one_versus_rest",
     "s_mnist",
+    "shape_spread",
+    "shapes_of",
     "stratified_split",
 ]
