@@ -74,6 +74,36 @@ def test_a_quota_of_positives_is_kept(negatives: int, positives: int, size: int,
 
 
 @settings(deadline=None)  # machines differ in speed
+@given(counts=st.lists(st.integers(1, 50), min_size=1, max_size=4), size=st.integers(1, 20), shuffle=st.booleans())
+def test_balanced_batches_hold_all_classes_alike(counts: list[int], size: int, shuffle: bool) -> None:
+    assume(size >= len(counts))
+    sampler = make(counts, size, balanced=True, shuffle=shuffle)
+    assert sum(sampler.quotas.values()) == size
+    assert max(sampler.quotas.values()) - min(sampler.quotas.values()) <= 1
+    largest = sorted(range(len(counts)), key=lambda c: -counts[c])[: size % len(counts)]
+    assert all(sampler.quotas[c] == size // len(counts) + (c in largest) for c in range(len(counts)))
+    batches = list(sampler)
+    assert all(per_class(sampler, batch) == sampler.quotas for batch in batches[:-1])
+    last = per_class(sampler, batches[-1])
+    assert max(last.values()) - min(last.values()) <= 1
+    assert {i for batch in batches for i in batch} == set(range(sum(counts)))  # every example has its turn
+
+
+def test_balanced_means_are_those_of_each_class() -> None:
+    """What makes n/B+ and |S-|/B- the right scaling: within a class every example is drawn alike."""
+    sampler = make([40, 9], 8, balanced=True)
+    values = np.random.default_rng(0).random(49)
+    estimate: dict[int, list[float]] = {0: [], 1: []}
+    for _ in range(400):
+        for batch in sampler:
+            for c in (0, 1):
+                members = [i for i in batch if sampler.labels[i] == c]
+                estimate[c].append(float(values[members].mean()))
+    for c in (0, 1):
+        assert np.mean(estimate[c]) == pytest.approx(values[sampler.labels == c].mean(), abs=0.01)
+
+
+@settings(deadline=None)  # machines differ in speed
 @given(
     counts=st.lists(st.integers(1, 30), min_size=1, max_size=3),
     size=st.integers(3, 9),
@@ -198,6 +228,8 @@ def test_weights_steer_the_draws_within_a_class() -> None:
         ([0, 1], {"positives": 2}, r"`positives` to be in \[1, 1\], but got 2"),
         ([0, 1], {"positives": 0}, r"`positives` to be at least 1"),
         ([0, 1], {"positives": 1, "fraction": 0.5}, r"`positives` or `fraction`, but got both"),
+        ([0, 1], {"balanced": True, "fraction": 0.5}, r"`balanced`, or `positives` or `fraction`, but got both"),
+        ([0, 1], {"balanced": True, "positives": 1}, r"`balanced`, or `positives` or `fraction`, but got both"),
         ([0, 1], {"fraction": 1.0}, r"`fraction` to be in \(0, 1\)"),
         ([0, 0], {"positives": 1}, r"`labels` to hold 0 and 1"),
         ([-1, 1], {"positives": 1}, r"hold only 0 and 1, .*labels > 0"),

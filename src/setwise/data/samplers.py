@@ -37,9 +37,12 @@ class StratifiedBatchSampler(Sampler[list[int]]):
         labels: Classes, shape (n,).
         batch_size: Samples per batch; at least the number of classes.
         positives: Samples of class 1 per batch; labels must be 0 and 1.
-        fraction: The same as a share of the batch, in (0, 1); rounded, at least one sample of either class. Without
-            either, quotas follow the shares of the data set, with at least one sample per class, rounded so that an
-            epoch has as few batches as possible.
+        fraction: The same as a share of the batch, in (0, 1); rounded, at least one sample of either class.
+        balanced: As many samples of each class as of any other, whatever the shares of the data set; where the batch
+            does not divide evenly, the largest classes have one more. Batches of equally many big and small examples
+            come from ``StratifiedBatchSampler(shapes, batch_size, balanced=True)``. Without ``positives``,
+            ``fraction`` or this, quotas follow the shares of the data set, with at least one sample per class, rounded
+            so that an epoch has as few batches as possible.
         weight: Weights of the samples, shape (n,). A class's draws are then independent, with replacement, in
             proportion to the weights of its samples: epochs have the same number of batches, but no sample is sure to
             be visited.
@@ -51,6 +54,8 @@ class StratifiedBatchSampler(Sampler[list[int]]):
         >>> sampler = StratifiedBatchSampler([0] * 90 + [1] * 10, batch_size=16, positives=4)
         >>> len(sampler), [sum(i >= 90 for i in batch) for batch in sampler]
         (8, [4, 4, 4, 4, 4, 4, 4, 2])
+        >>> StratifiedBatchSampler([0] * 60 + [1] * 30 + [2] * 10, batch_size=10, balanced=True).quotas
+        {0: 4, 1: 3, 2: 3}
     """
 
     def __init__(
@@ -60,6 +65,7 @@ class StratifiedBatchSampler(Sampler[list[int]]):
         *,
         positives: int | None = None,
         fraction: float | None = None,
+        balanced: bool = False,
         weight: Labels | None = None,
         shuffle: bool = True,
         drop_last: bool = False,
@@ -74,7 +80,7 @@ class StratifiedBatchSampler(Sampler[list[int]]):
         self.seed = seed
         classes = [int(c) for c in np.unique(self.labels)]
         self._members = {c: np.flatnonzero(self.labels == c) for c in classes}
-        self.quotas = _quotas(self.labels, batch_size, positives, fraction)
+        self.quotas = _quotas(self.labels, batch_size, positives, fraction, balanced=balanced)
         self._chances = None if weight is None else self._class_chances(weight)
         self._draws = self._plan()
         self._epoch = 0
@@ -220,15 +226,21 @@ class StratifiedBatchSampler(Sampler[list[int]]):
         return chances
 
 
-def _quotas(labels: Index, size: int, positives: int | None, fraction: float | None) -> dict[int, int]:
+def _quotas(
+    labels: Index, size: int, positives: int | None, fraction: float | None, *, balanced: bool
+) -> dict[int, int]:
     """Samples of each class in a whole batch."""
     classes, counts = np.unique(labels, return_counts=True)
     if positives is not None or fraction is not None:
+        if balanced:
+            raise InputError("Expected `balanced`, or `positives` or `fraction`, but got both.")
         return _binary_quotas(labels, size, positives, fraction)
     if classes.size > size:
         raise InputError(f"Expected `batch_size` to be at least the number of classes, {classes.size}, but got {size}.")
-    quotas = np.ones_like(counts)
-    for _ in range(size - classes.size):  # each further place to the class that would need most batches: Adams' method
+    quotas = np.full_like(counts, size // classes.size if balanced else 1)
+    if balanced:
+        quotas[np.argsort(-counts, kind="stable")[: size % classes.size]] += 1
+    for _ in range(size - quotas.sum()):  # each further place to the class that would need most batches: Adams' method
         quotas[np.argmax(counts / quotas)] += 1
     return {int(c): int(q) for c, q in zip(classes, quotas, strict=True)}
 
