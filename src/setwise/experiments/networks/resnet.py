@@ -39,6 +39,7 @@ class ResNet18(nn.Module):
             more), ``"cifar"`` with a 3x3 convolution that keeps the size (32 or 64 pixels).
         width: Channels of the first stage; 64 in the paper.
         dilate_last: Let the last stage widen its filters instead of halving the size, as segmentation wants it.
+        zero_init: Start every block as its shortcut alone, by a zero scale in its last batch norm (Goyal et al. 2017).
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class ResNet18(nn.Module):
         *,
         width: int = 64,
         dilate_last: bool = False,
+        zero_init: bool = False,
     ) -> None:
         super().__init__()
         for name, value in (("in_channels", in_channels), ("outputs", outputs), ("width", width)):
@@ -71,6 +73,8 @@ class ResNet18(nn.Module):
         for module in self.modules():
             if isinstance(module, nn.Conv2d):  # He's rule keeps the variance of the signal through ReLU
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+            elif zero_init and isinstance(module, BasicBlock):
+                nn.init.zeros_(module.bn2.weight)
 
     def features(self, input: Tensor) -> tuple[Tensor, Tensor]:
         """Maps of the first stage (n, width, h', w') and of the last (n, 8 * width, h'', w'')."""
