@@ -4,7 +4,7 @@ Logits come out: shape (n,) for one output, (n, outputs) for more; per pixel (n,
 """
 
 from setwise.experiments.networks.resnet import BasicBlock, ResNet18
-from setwise.experiments.networks.segmentation import ASPP, DeepLabV3Plus, SegNet
+from setwise.experiments.networks.segmentation import ASPP, DeepLabV3Plus, SegNet, SmallFCN
 from setwise.experiments.networks.small import MLP, SmallConvNet
 
-__all__ = ["ASPP", "MLP", "BasicBlock", "DeepLabV3Plus", "ResNet18", "SegNet", "SmallConvNet"]
+__all__ = ["ASPP", "MLP", "BasicBlock", "DeepLabV3Plus", "ResNet18", "SegNet", "SmallConvNet", "SmallFCN"]
