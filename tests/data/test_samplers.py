@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import islice
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from torch.utils.data import DataLoader, TensorDataset
 
 from setwise._checks import InputError
-from setwise.data import StratifiedBatchSampler
+from setwise.data import ShapeBalancedBatchSampler, StratifiedBatchSampler
 
 
 def make(counts: list[int], size: int, **options: object) -> StratifiedBatchSampler:
@@ -87,6 +88,24 @@ def test_balanced_batches_hold_all_classes_alike(counts: list[int], size: int, s
     last = per_class(sampler, batches[-1])
     assert max(last.values()) - min(last.values()) <= 1
     assert {i for batch in batches for i in batch} == set(range(sum(counts)))  # every example has its turn
+
+
+def test_shape_balanced_is_the_balanced_sampler() -> None:
+    shapes = np.random.default_rng(0).choice([-1, 1], size=50, p=[0.8, 0.2])
+    options: dict[str, Any] = {"seed": 3, "drop_last": True, "weight": np.arange(50.0)}
+    for chosen in ({"seed": 3}, options):
+        found = ShapeBalancedBatchSampler(torch.from_numpy(shapes), 10, **chosen)
+        assert list(found) == list(StratifiedBatchSampler(shapes, 10, balanced=True, **chosen))
+        assert found.quotas == {-1: 5, 1: 5}
+    resumed = ShapeBalancedBatchSampler(shapes, 10)
+    kept = ShapeBalancedBatchSampler(shapes, 10)
+    first = list(islice(resumed, 3))
+    kept.load_state_dict(resumed.state_dict())
+    assert first + list(kept) == list(ShapeBalancedBatchSampler(shapes, 10))
+    in_order = list(ShapeBalancedBatchSampler(shapes, 10, shuffle=False))
+    assert in_order[0] == [*np.flatnonzero(shapes == -1)[:5].tolist(), *np.flatnonzero(shapes == 1)[:5].tolist()]
+    with pytest.raises(InputError, match="`shapes` to hold whole numbers"):
+        ShapeBalancedBatchSampler(shapes + 0.5, 10)
 
 
 def test_balanced_means_are_those_of_each_class() -> None:

@@ -19,7 +19,7 @@ from setwise.data.imbalance import (
     one_versus_rest,
 )
 from setwise.data.s_mnist import SizedDigits, load_s_mnist, s_mnist
-from setwise.data.samplers import StratifiedBatchSampler
+from setwise.data.samplers import ShapeBalancedBatchSampler, StratifiedBatchSampler
 from setwise.data.segmentation import SegmentationFolder, camvid_folder, load_camvid, load_coco_stuff
 from setwise.data.shape_sizes import (
     activation_area,
@@ -47,6 +47,7 @@ __all__ = [
     "Imbalance",
     "LabelledArrays",
     "SegmentationFolder",
+    "ShapeBalancedBatchSampler",
     "ShapeRule",
     "SizedDigits",
     "StratifiedBatchSampler",

@@ -39,10 +39,9 @@ class StratifiedBatchSampler(Sampler[list[int]]):
         positives: Samples of class 1 per batch; labels must be 0 and 1.
         fraction: The same as a share of the batch, in (0, 1); rounded, at least one sample of either class.
         balanced: As many samples of each class as of any other, whatever the shares of the data set; where the batch
-            does not divide evenly, the largest classes have one more. Batches of equally many big and small examples
-            come from ``StratifiedBatchSampler(shapes, batch_size, balanced=True)``. Without ``positives``,
-            ``fraction`` or this, quotas follow the shares of the data set, with at least one sample per class, rounded
-            so that an epoch has as few batches as possible.
+            does not divide evenly, the largest classes have one more. Without ``positives``, ``fraction`` or this,
+            quotas follow the shares of the data set, with at least one sample per class, rounded so that an epoch has
+            as few batches as possible.
         weight: Weights of the samples, shape (n,). A class's draws are then independent, with replacement, in
             proportion to the weights of its samples: epochs have the same number of batches, but no sample is sure to
             be visited.
@@ -224,6 +223,46 @@ class StratifiedBatchSampler(Sampler[list[int]]):
                 raise InputError(f"Expected `weight` to be positive for some sample of class {c}, but all are zero.")
             chances[c] = weights[members] / total
         return chances
+
+
+class ShapeBalancedBatchSampler(StratifiedBatchSampler):
+    r"""Batches with equally many examples of each shape: a :class:`StratifiedBatchSampler` with ``balanced=True``.
+
+    Every batch has :math:`B^+` examples of :math:`S^+` and :math:`B^-` of :math:`S^-`, each drawn alike from its set,
+    so that :math:`\frac{|S^+|}{B^+} \sum_{i \in B^+} f_i` is an unbiased estimate of the sum over :math:`S^+`, and the
+    same for :math:`S^-`. That is what ``SMeasure(..., sampling="balanced")`` counts on, with the numbers that each
+    batch really has. In an epoch the largest shape is visited exactly once and every example at least once, so that
+    multipliers and remembered scores of all examples are brought up to date; only ``drop_last`` or ``weight`` give
+    that up.
+
+    Args:
+        shapes: Shape of each example, (n,): 0..p-1, or -1 and 1.
+        batch_size: Examples per batch; at least the number of shapes.
+        weight: As for :class:`StratifiedBatchSampler`.
+        shuffle: As there.
+        drop_last: As there.
+        seed: As there.
+
+    Example:
+        >>> sampler = ShapeBalancedBatchSampler([0] * 90 + [1] * 10, batch_size=16)
+        >>> sampler.quotas, len(sampler)
+        ({0: 8, 1: 8}, 12)
+    """
+
+    def __init__(
+        self,
+        shapes: Labels,
+        batch_size: int,
+        *,
+        weight: Labels | None = None,
+        shuffle: bool = True,
+        drop_last: bool = False,
+        seed: int = 0,
+    ) -> None:
+        labels = whole_labels("shapes", shapes)
+        super().__init__(
+            labels, batch_size, balanced=True, weight=weight, shuffle=shuffle, drop_last=drop_last, seed=seed
+        )
 
 
 def _quotas(
