@@ -1,1 +1,34 @@
-"""Measures over the whole data set: as regularizers, with one multiplier per example, and as constraints."""
+"""Measures over the whole data set: as regularizers, with one multiplier per example, and as constraints.
+
+>>> import torch
+>>> from setwise.lagrangian import SMeasure
+>>> term = SMeasure(num_examples=4, measure="f1")
+>>> term(torch.tensor([2.0, 1.0, -2.0, -1.0]), torch.tensor([1, 1, 0, 0]), index=torch.arange(4))
+tensor(1.)
+"""
+
+from setwise.lagrangian.ascent import DualAscent
+from setwise.lagrangian.duals import ExampleMultipliers, Multipliers
+from setwise.lagrangian.exact import ExactMultipliers, exact_multipliers, exact_value, f1_bound
+from setwise.lagrangian.head import ShapeHead
+from setwise.lagrangian.programs import s_measure_program
+from setwise.lagrangian.projection import Projection, project, project_touched, project_touched_
+from setwise.lagrangian.s_measure import Gap, SMeasure
+
+__all__ = [
+    "DualAscent",
+    "ExactMultipliers",
+    "ExampleMultipliers",
+    "Gap",
+    "Multipliers",
+    "Projection",
+    "SMeasure",
+    "ShapeHead",
+    "exact_multipliers",
+    "exact_value",
+    "f1_bound",
+    "project",
+    "project_touched",
+    "project_touched_",
+    "s_measure_program",
+]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,8 +26,8 @@ class ShapeHead(nn.Module):
     The mean :math:`\bar a` depends on what comes in: feature vectors (B, K) are taken as they are, maps (B, K, H, W)
     (or volumes) are averaged over their pixels, token sequences (B, T, K) over their tokens.
 
-    Weights start normal with variance 1/K and biases at zero, so that features of unit size give scores of unit size
-    that do not prefer a shape.
+    Weights and biases start at zero: the network gets no gradient from the head before the head itself has learned
+    something, so that a term on its scores, however heavy, does not throw the features about in the first steps.
 
     Args:
         in_features: Number of features K; None takes it from the first features that come.
@@ -162,8 +161,8 @@ class _Keep:
 
 
 def _start(linear: nn.Linear) -> nn.Linear:
-    """Weights of variance 1/K and no bias."""
-    nn.init.normal_(linear.weight, std=1 / math.sqrt(linear.in_features))
+    """At zero, see :class:`ShapeHead`."""
+    nn.init.zeros_(linear.weight)
     nn.init.zeros_(linear.bias)
     return linear
 

@@ -1,0 +1,50 @@
+"""What a batch of an S-measure may look like."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from setwise import _checks
+from setwise.lagrangian.exact import read_shapes
+
+
+def read_scores(score: Tensor, index: Tensor, num_examples: int, num_shapes: int) -> Tensor:
+    """Scores in float32 or float64, after checks of their shape and values and of the index."""
+    _checks.is_floating("score", score)
+    _checks.is_tensor("index", index)
+    columns = () if num_shapes == 2 else (num_shapes,)
+    if index.ndim != 1 or tuple(score.shape) != (len(index), *columns):
+        raise _checks.InputError(
+            f"Expected `score` to be of shape (B,{''.join(f' {c}' for c in columns)}) and `index` of shape (B,), "
+            f"but got {tuple(score.shape)} and {tuple(index.shape)}."
+        )
+    if index.dtype not in (torch.int64, torch.int32, torch.int16):
+        raise TypeError(f"Expected `index` to be a tensor of integers (int64), but got dtype {index.dtype}.")
+    wide = score if score.dtype == torch.float64 else score.float()
+    if len(index) and _checks.values_are_readable():
+        low, high = (int(x) for x in torch.aminmax(index))
+        if low < 0 or high >= num_examples:
+            raise _checks.InputError(
+                f"Expected `index` to be in [0, {num_examples - 1}], the example's place in the data set, "
+                f"but got {low if low < 0 else high}."
+            )
+        if not bool(wide.detach().isfinite().all()):
+            _checks.all_finite("score", wide)
+    return wide
+
+
+def read_shape(shape: Tensor, index: Tensor, num_shapes: int) -> Tensor:
+    """Shapes as int16: 0 and 1 for two of them, else 0..num_shapes-1."""
+    _checks.is_real("shape", shape)
+    if shape.shape != index.shape:
+        raise _checks.InputError(f"Expected `shape` to be of shape {tuple(index.shape)}, but got {tuple(shape.shape)}.")
+    if num_shapes == 2:
+        return read_shapes(shape, index, name="shape").to(torch.int16)
+    if len(shape) and _checks.values_are_readable():
+        low, high = (float(x) for x in torch.aminmax(shape))
+        if low < 0 or high >= num_shapes or (shape.is_floating_point() and bool((shape != shape.round()).any())):
+            raise _checks.InputError(
+                f"Expected `shape` to hold whole numbers from 0 to {num_shapes - 1}, but it spans [{low}, {high}]."
+            )
+    return shape.to(torch.int16)

@@ -1,0 +1,142 @@
+"""The two-shape problems that a measure of the whole data set is made of.
+
+A *task* sets the members of one shape (S+) against those of all others or of one other (S-), by one column of the
+scores. Two shapes make one task. More make one per shape (macro), one per ordered pair (pairwise), or a single one in
+which every example has one row per shape (micro). A measure that is an area has one task per point of its grid.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from setwise import _checks
+from setwise.lagrangian.problems import FloorProblem, FProblem, SetProblem
+from setwise.lagrangian.surrogates import surrogate_by_name
+from setwise.measures import parse
+
+GRID = 10  # points of an area, as in the papers' grid of operating points
+AVERAGES = ("macro", "micro", "pairwise")
+KNOWN = "f1, fbeta(2), precision@recall>=0.9, recall@precision>=0.9, tpr@fpr<=0.1, auroc, auprc"
+_POINTS: dict[str, Callable[[float], FloorProblem]] = {
+    "precision@recall>=": FloorProblem.precision_at_recall,
+    "recall@precision>=": FloorProblem.recall_at_precision,
+    "tpr@fpr<=": FloorProblem.tpr_at_fpr,
+}
+
+
+@dataclass(frozen=True)
+class Tasks:
+    """All tasks of a measure.
+
+    Args:
+        problems: One per task, or one for all.
+        columns: Column of the scores that each task reads.
+        positive: Shape that is S+ of each task.
+        negative: Shape that is S- of each task; -1 for all others.
+        rows: Rows per example: 1, or one per shape for micro averages.
+        width: Columns of the scores of a row.
+    """
+
+    problems: tuple[SetProblem, ...]
+    columns: tuple[int, ...]
+    positive: tuple[int, ...]
+    negative: tuple[int, ...]
+    rows: int
+    width: int
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    def groups(self) -> list[tuple[SetProblem, slice]]:
+        """Tasks that share a problem and are computed together."""
+        if len(self.problems) == 1:
+            return [(self.problems[0], slice(None))]
+        return [(problem, slice(k, k + 1)) for k, problem in enumerate(self.problems)]
+
+    def problem(self, task: int) -> SetProblem:
+        """The problem of one task."""
+        return self.problems[task if len(self.problems) > 1 else 0]
+
+    def scores(self, scores: Tensor) -> Tensor:
+        """The score that each task reads, shape (rows, tasks), from shape (rows, width)."""
+        return scores.expand(-1, len(self)) if self.width == 1 else scores[:, list(self.columns)]
+
+    def members(self, shapes: Tensor) -> tuple[Tensor, Tensor]:
+        """Who is in S+ and who in S-, both of shape (rows, tasks); shapes of -1 (unknown) are in neither."""
+        positive = shapes.new_tensor(self.positive)
+        negative = shapes.new_tensor(self.negative)
+        own = shapes[:, None] == positive
+        other = torch.where(negative < 0, ~own & (shapes >= 0)[:, None], shapes[:, None] == negative)
+        return own, other
+
+    def sizes(self, counts: Tensor) -> tuple[Tensor, Tensor]:
+        """How many examples are in S+ and in S- of each task, from the number of each shape."""
+        positives = counts[list(self.positive)]
+        negative = counts.new_tensor(self.negative)
+        return positives, torch.where(negative < 0, counts.sum() - positives, counts[negative.clamp(min=0)])
+
+    @property
+    def num_shapes(self) -> int:
+        """Shapes of a row: those of the examples, or two for micro averages."""
+        return max(2, self.width)
+
+    def spread(self, scores: Tensor, shapes: Tensor, index: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Rows of the examples: scores (rows, width), shapes and row numbers; for micro one row per shape."""
+        if self.rows == 1:
+            return scores.reshape(len(index), self.width), shapes, index
+        classes = torch.arange(self.rows, device=index.device)
+        own = (shapes[:, None] == classes).to(shapes.dtype)
+        return scores.reshape(-1, 1), own.reshape(-1), (index[:, None] * self.rows + classes).reshape(-1)
+
+
+def tasks_of(measure: str, num_shapes: int, average: str, surrogate: str) -> Tasks:
+    """The tasks of a measure's name."""
+    _checks.is_count("num_shapes", num_shapes, 2)
+    _checks.one_of("average", average, AVERAGES)
+    problems = _problems(measure, surrogate)
+    if num_shapes == 2:
+        k = len(problems)
+        return Tasks(problems, (0,) * k, (1,) * k, (-1,) * k, rows=1, width=1)
+    if len(problems) > 1 or not isinstance(problems[0], FProblem):
+        raise _checks.InputError(f"Expected `measure` to be an F-measure for {num_shapes} shapes, but got {measure!r}.")
+    shapes = range(num_shapes)
+    if average == "micro":
+        return Tasks(problems, (0,), (1,), (-1,), rows=num_shapes, width=1)
+    if average == "macro":
+        return Tasks(problems, tuple(shapes), tuple(shapes), (-1,) * num_shapes, rows=1, width=num_shapes)
+    first, second = zip(*[(a, b) for a in shapes for b in shapes if a != b], strict=True)
+    return Tasks(problems, first, first, second, rows=1, width=num_shapes)
+
+
+def _problems(measure: str, surrogate: str) -> tuple[SetProblem, ...]:
+    phi = surrogate_by_name(surrogate)
+    name = re.sub(r"\s", "", measure).lower() if isinstance(measure, str) else measure
+    levels = [(k + 0.5) / GRID for k in range(GRID)]
+    if name in ("auc", "auroc"):
+        return _fixed(surrogate, [FloorProblem.tpr_at_fpr(level) for level in levels])
+    if name in ("auprc", "ap", "average_precision"):
+        return _fixed(surrogate, [FloorProblem.precision_at_recall(level) for level in levels])
+    known = parse(measure)  # says what is wrong with a name that is no measure at all
+    beta = re.fullmatch(r"f(?:beta\()?([\d.]+)\)?", known.name)
+    if beta is not None:
+        return (FProblem(float(beta[1]), phi),)
+    for prefix, make in _POINTS.items():
+        if known.name.startswith(prefix):
+            level = float(known.name.removeprefix(prefix))
+            if make == FloorProblem.recall_at_precision:
+                _checks.in_range("measure", level, 0, 1, open_high=True)
+            return _fixed(surrogate, [make(level)])
+    raise _checks.InputError(f"Expected `measure` to be one of {KNOWN}, but got {measure!r}.")
+
+
+def _fixed(surrogate: str, problems: list[FloorProblem]) -> tuple[SetProblem, ...]:
+    if surrogate != "hinge":
+        raise _checks.InputError(
+            f"Expected `surrogate` to be 'hinge' for an operating point or an area, but got {surrogate!r}."
+        )
+    return tuple(problems)

@@ -1,0 +1,379 @@
+"""The term over the whole data set: values, gradients, scaling, variants, state and bad input."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from setwise.lagrangian import DualAscent, ShapeHead, SMeasure, exact_value
+from setwise.lagrangian.s_measure import VARIANTS
+
+FLOORS = ("precision@recall>=0.8", "recall@precision>=0.6", "tpr@fpr<=0.2", "auroc", "auprc")
+
+
+def drawn(n: int = 400, seed: int = 0, shift: float = 1.0) -> tuple[Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    shapes = (torch.rand(n, generator=generator) < 0.3).long()
+    scores = 1.5 * torch.randn(n, generator=generator, dtype=torch.float64) + 2 * shapes - 0.5 + shift * shapes
+    return scores, shapes, torch.arange(n)
+
+
+def test_value_and_gradient_are_the_exact_ones() -> None:
+    scores, shapes, index = drawn()
+    leaf, other = scores.clone().requires_grad_(), scores.clone().requires_grad_()
+    term = SMeasure(400, max_multiplier=1e9)
+    value = term(leaf, shapes, index)
+    exact = exact_value(other, shapes, total=float(shapes.sum()))
+    torch.testing.assert_close(value, exact, rtol=1e-9, atol=1e-9)
+    value.backward()
+    exact.backward()
+    torch.testing.assert_close(leaf.grad, other.grad, rtol=1e-9, atol=1e-12)
+    assert term.gap().gap < 1e-9
+    assert term.optimum() == pytest.approx(exact.item(), abs=1e-9)
+
+
+@pytest.mark.parametrize("shapes_as", ["zero_one", "signs", "bool"])
+def test_shapes_in_any_notation(shapes_as: str) -> None:
+    scores, shapes, index = drawn()
+    given = {"zero_one": shapes, "signs": 2 * shapes - 1, "bool": shapes.bool()}[shapes_as]
+    torch.testing.assert_close(SMeasure(400)(scores, given, index), SMeasure(400)(scores, shapes, index))
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("sampling", ["uniform", "balanced"])
+def test_batches_are_unbiased(variant: str, sampling: str) -> None:
+    """The mean over the batches of an epoch is the term of all, for equal batches (of equal composition)."""
+    scores, shapes, index = drawn()
+    own, other = index[shapes == 1], index[shapes == 0]
+    size = len(own) // 4 * 4
+    keep = torch.cat([own[:size], other[: 2 * size]])
+    scores, shapes = scores[keep], shapes[keep]
+    term = SMeasure(len(keep), variant=variant, sampling=sampling)
+    index = torch.arange(len(keep))
+    whole = term(scores, shapes, index)
+    term.eval()  # nothing moves from here on
+    parts = []
+    for k in range(4):
+        batch = torch.cat([torch.arange(k, size, 4), size + torch.arange(k, 2 * size, 4)])
+        if sampling == "balanced":  # as many of either shape
+            batch = torch.cat(
+                [torch.arange(k, size, 4), size + torch.arange(k, 2 * size, 8), size + torch.arange(k + 4, 2 * size, 8)]
+            )
+        parts.append(term(scores[batch], shapes[batch], batch))
+    torch.testing.assert_close(torch.stack(parts).mean(), whole, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_weight_means_the_same_for_any_size(variant: str) -> None:
+    scores, shapes, index = drawn(200)
+    values, gradients = [], []
+    for copies in (1, 10):
+        leaf = scores.clone().requires_grad_()
+        term = SMeasure(200 * copies, variant=variant)
+        rows = torch.arange(200 * copies)
+        term.set_shapes(shapes.repeat(copies))
+        term(scores.repeat(copies), shapes.repeat(copies), rows)
+        value = term(leaf, shapes, index)
+        value.backward()
+        values.append(value.detach())
+        gradients.append(leaf.grad)
+    torch.testing.assert_close(values[0], values[1], rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(gradients[0], gradients[1], rtol=1e-6, atol=1e-9)
+
+
+def test_papers_scale_grows_with_the_data() -> None:
+    scores, shapes, index = drawn(200)
+    values = []
+    for copies in (1, 10):
+        term = SMeasure(200 * copies, variant="partial", scaling="paper")
+        term.set_shapes(shapes.repeat(copies))
+        values.append(float(term(scores, shapes, index)))
+    assert values[1] > 3 * values[0]
+
+
+def test_more_than_two_shapes() -> None:
+    generator = torch.Generator().manual_seed(0)
+    shapes = torch.randint(3, (300,), generator=generator)
+    scores = torch.randn(300, 3, generator=generator, dtype=torch.float64) + 3 * nn.functional.one_hot(shapes, 3)
+    index = torch.arange(300)
+
+    def two(column: Tensor, inside: Tensor) -> float:
+        return float(exact_value(column, inside.long(), total=float(inside.sum())))
+
+    macro = sum(two(scores[:, c], shapes == c) for c in range(3)) / 3
+    pairs = [(a, b) for a in range(3) for b in range(3) if a != b]
+    pairwise = 0.0
+    for a, b in pairs:
+        keep = (shapes == a) | (shapes == b)
+        pairwise += two(scores[keep, a], shapes[keep] == a) / len(pairs)
+    micro = two(scores.reshape(-1), nn.functional.one_hot(shapes, 3).reshape(-1).bool())
+    for average, wanted in (("macro", macro), ("pairwise", pairwise), ("micro", micro)):
+        term = SMeasure(300, num_shapes=3, average=average)
+        assert float(term(scores, shapes, index)) == pytest.approx(wanted, abs=1e-9)
+        assert term.example_weights().shape == (300, 3)
+        assert 0 < term.f1_bound() <= 1
+
+
+@pytest.mark.parametrize("measure", FLOORS)
+def test_operating_points_and_areas(measure: str) -> None:
+    scores, shapes, index = drawn(shift=3.0)
+    term = SMeasure(400, measure)
+    leaf = scores.clone().requires_grad_()
+    value = term(leaf, shapes, index)
+    value.backward()
+    assert float(value.detach()) == pytest.approx(term.optimum(), abs=1e-6)
+    assert leaf.grad is not None
+    assert bool((leaf.grad[shapes == 1] <= 0).all())
+    assert bool((leaf.grad[shapes == 0] >= 0).all())
+    with pytest.raises(ValueError, match="an F-measure"):
+        term.f1_bound()
+    better = SMeasure(400, measure)
+    assert float(better(scores + 2.0 * shapes, shapes, index)) < float(value.detach())
+
+
+def test_operating_point_by_ascent_reaches_the_exact_one() -> None:
+    scores, shapes, index = drawn(shift=3.0)
+    term = SMeasure(400, "precision@recall>=0.8", variant="partial")
+    ascent = DualAscent(term, primal_step=0.3, dual_step=1.0)
+    for _ in range(600):
+        term(scores, shapes, index)
+        ascent.step()
+        ascent.epoch_end()
+    gap = term.gap()
+    assert gap.gap < 0.01 * gap.optimum
+    assert gap.residual < 1e-2
+
+
+@pytest.mark.parametrize("surrogate", ["hinge", "squared", "logistic", "margin"])
+def test_surrogates_differ_and_are_exact(surrogate: str) -> None:
+    scores, shapes, index = drawn()
+    term = SMeasure(400, surrogate=surrogate)
+    wanted = exact_value(scores, shapes, total=float(shapes.sum()), surrogate=surrogate)
+    assert float(term(scores, shapes, index)) == pytest.approx(float(wanted), abs=1e-9)
+
+
+def test_beta_and_its_bound() -> None:
+    scores, shapes, index = drawn()
+    values = {m: float(SMeasure(400, m)(scores, shapes, index)) for m in ("f1", "fbeta(2)", "f0.5")}
+    assert values["f0.5"] < values["f1"] < values["fbeta(2)"]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_infeasible_scores_have_a_finite_term_and_gradient(variant: str) -> None:
+    term = SMeasure(6, variant=variant)
+    scores = torch.zeros(6, requires_grad=True)
+    value = term(scores, torch.tensor([1, 1, 1, 0, 0, 0]), torch.arange(6))
+    value.backward()
+    assert math.isfinite(value.item())
+    assert scores.grad is not None
+    assert bool(scores.grad.isfinite().all())
+    gap = term.gap()
+    assert gap.optimum == math.inf
+    assert gap.gap == math.inf
+    assert term.f1_bound() == 0.0
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("shape", [0, 1])
+def test_one_shape_only(variant: str, shape: int) -> None:
+    term = SMeasure(3, variant=variant)
+    scores = torch.tensor([0.5, -0.5, 0.0], requires_grad=True)
+    value = term(scores, torch.full((3,), shape), torch.arange(3))
+    value.backward()
+    assert math.isfinite(value.item())
+    assert scores.grad is not None
+    assert bool(scores.grad.isfinite().all())
+    if shape == 0:
+        assert value.item() == 0.0
+        assert torch.equal(scores.grad, torch.zeros(3))
+
+
+def test_empty_batch_and_half_precision() -> None:
+    term = SMeasure(3)
+    empty = torch.zeros(0, requires_grad=True)
+    value = term(empty, torch.zeros(0), torch.zeros(0, dtype=torch.long))
+    value.backward()
+    assert value.item() == 0.0
+    for dtype in (torch.float16, torch.bfloat16):
+        scores = torch.tensor([1.0, -1.0, 2.0], dtype=dtype, requires_grad=True)
+        found = SMeasure(3)(scores, torch.tensor([1, 0, 1]), torch.arange(3))
+        found.backward()
+        assert found.dtype == torch.float32
+        assert scores.grad is not None
+        assert scores.grad.dtype == dtype
+
+
+def test_eval_mode_remembers_nothing() -> None:
+    term = SMeasure(4).eval()
+    term(torch.rand(4), torch.tensor([0, 1, 0, 1]), torch.arange(4))
+    assert not bool(term.memory.seen.any())
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_model_optimizer_with_all_parameters_does_not_move_the_duals(variant: str) -> None:
+    term, head = SMeasure(8, variant=variant), nn.Linear(3, 1)
+    before = {k: v.clone() for k, v in term.named_parameters()}
+    optimizer = torch.optim.AdamW([*term.parameters(), *head.parameters()], lr=0.1)
+    term(head(torch.randn(8, 3)).squeeze(1), torch.arange(8) % 2, torch.arange(8)).backward()
+    optimizer.step()
+    for name, value in term.named_parameters():
+        assert torch.equal(value, before[name])
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_state_resumes_bit_for_bit(variant: str) -> None:
+    scores, shapes, _ = drawn(64)
+    terms = [SMeasure(64, variant=variant) for _ in range(2)]
+    ascents = [DualAscent(term, dual_every=3) for term in terms]
+    generator = torch.Generator().manual_seed(1)
+    order = [torch.randperm(64, generator=generator)[:8] for _ in range(20)]
+
+    def walk(k: int, batches: list[Tensor]) -> list[Tensor]:
+        found = []
+        for batch in batches:
+            found.append(terms[k](scores[batch].float(), shapes[batch], batch))
+            ascents[k].step()
+        return found
+
+    walk(0, order[:9])
+    terms[1].load_state_dict(terms[0].state_dict())
+    ascents[1].load_state_dict(ascents[0].state_dict())
+    first, second = walk(0, order[9:]), walk(1, order[9:])
+    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+    assert all(
+        torch.equal(a, b) for a, b in zip(terms[0].state_dict().values(), terms[1].state_dict().values(), strict=True)
+    )
+
+
+@pytest.mark.parametrize("variant", ["exact", "partial", "full"])
+def test_growing_and_reordered_data(variant: str) -> None:
+    scores, shapes, index = drawn(20)
+    term = SMeasure(20, variant=variant)
+    ascent = DualAscent(term)
+    for _ in range(3):
+        value = term(scores, shapes, index)
+        ascent.step()
+        ascent.epoch_end()
+    value = term(scores, shapes, index)
+    order = torch.randperm(20, generator=torch.Generator().manual_seed(0))
+    term.reindex(order)
+    torch.testing.assert_close(term(scores[order], shapes[order], index), value)
+    term.resize(25)
+    assert term.num_examples == 25
+    term(torch.rand(5), torch.tensor([0, 1, 0, 1, 1]), torch.arange(20, 25))
+    assert int(term.memory.counts.sum()) == 25
+    with pytest.raises(ValueError, match="`num_examples`"):
+        term.resize(10)
+    with pytest.raises(ValueError, match="`resize` first"):
+        term.load_state_dict(SMeasure(20, variant=variant).state_dict())
+
+
+def test_example_weights_give_the_terms_gradient() -> None:
+    scores, shapes, index = drawn()
+    for variant in ("exact", "partial"):
+        term = SMeasure(400, variant=variant)
+        leaf = scores.clone().requires_grad_()
+        term(leaf, shapes, index).backward()
+        assert leaf.grad is not None
+        torch.testing.assert_close(term.example_weights(), leaf.grad.abs(), rtol=1e-9, atol=1e-12)
+
+
+TASKS = ("classification", "segmentation", "regression")
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("variant", ["exact", "partial", "full"])
+def test_beside_any_loss(task: str, variant: str) -> None:
+    """Added to a task's own loss the term teaches the head the shape, and the task is learned all the same."""
+    torch.manual_seed(0)
+    n = 96
+    images = torch.rand(n, 1, 8, 8) * 0.5
+    shapes = torch.arange(n) % 2
+    images[:, :, :4] += 0.8 * shapes[:, None, None, None]  # big things cover more
+    target: Tensor = {
+        "classification": (images.mean((1, 2, 3)) > images.mean()).long(),
+        "segmentation": (images[:, 0] > 0.5).long(),
+        "regression": images.mean((1, 2, 3)),
+    }[task]
+    body = nn.Sequential(nn.Conv2d(1, 8, 3, padding=1), nn.ReLU())
+    last: nn.Module = nn.Conv2d(8, 2, 1) if task == "segmentation" else nn.Sequential(
+        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 2 if task == "classification" else 1)
+    )  # fmt: skip
+    network = nn.Sequential(body, last)
+    head = ShapeHead.attached(network, "0", in_features=8)
+    term = SMeasure(n, variant=variant)
+    ascent = DualAscent(term)
+    optimizer = torch.optim.Adam([*network.parameters(), *head.parameters()], lr=0.03)
+    losses = []
+    for _ in range(60):
+        for index in torch.randperm(n).split(32):
+            out = network(images[index])
+            own = (
+                nn.functional.mse_loss(out[:, 0], target[index])
+                if task == "regression"
+                else nn.functional.cross_entropy(out, target[index])
+            )
+            loss = own + 0.1 * term(head(), shapes[index], index)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            ascent.step()
+            losses.append(float(own.detach()))
+        ascent.epoch_end()
+    assert sum(losses[-3:]) < 0.6 * sum(losses[:3])
+    network(images)
+    assert float(((head() > 0).long() == shapes).float().mean()) > 0.95
+    assert term.f1_bound() > 0.5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"num_examples": 0}, "`num_examples`"),
+        ({"measure": "mcc"}, "`measure` to be one of f1"),
+        ({"measure": "nonsense"}, "`measure`"),
+        ({"num_shapes": 1}, "`num_shapes`"),
+        ({"average": "weighted"}, "`average`"),
+        ({"variant": "magic"}, "`variant` to be one of"),
+        ({"surrogate": "ramp"}, "`surrogate`"),
+        ({"sampling": "random"}, "`sampling`"),
+        ({"scaling": "none"}, "`scaling`"),
+        ({"max_multiplier": 0.0}, "`max_multiplier`"),
+        ({"augmented": -1.0}, "`augmented`"),
+        ({"measure": "auroc", "variant": "full"}, "`variant` to be 'exact' or 'partial'"),
+        ({"measure": "auroc", "surrogate": "squared"}, "`surrogate` to be 'hinge'"),
+        ({"measure": "auroc", "num_shapes": 3}, "an F-measure for 3 shapes"),
+    ],
+)
+def test_refuses_settings(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=message):
+        SMeasure(**{"num_examples": 4, **arguments})
+
+
+@pytest.mark.parametrize(
+    ("score", "shape", "index", "message"),
+    [
+        (torch.tensor([1, 2]), torch.tensor([0, 1]), torch.tensor([0, 1]), "`score` to be a floating-point"),
+        (torch.rand(2, 1), torch.tensor([0, 1]), torch.tensor([0, 1]), r"`score` to be of shape \(B,\)"),
+        (torch.rand(2), torch.tensor([0, 1, 1]), torch.tensor([0, 1]), "`shape` to be of shape"),
+        (torch.rand(2), torch.tensor([0, 3]), torch.tensor([0, 1]), "`shape` to hold 0 and 1"),
+        (torch.rand(2), torch.tensor([0, 1]), torch.tensor([0, 4]), r"`index` to be in \[0, 3\]"),
+        (torch.rand(2), torch.tensor([0, 1]), torch.tensor([-1, 0]), "but got -1"),
+        (torch.rand(2), torch.tensor([0, 1]), torch.tensor([0.0, 1.0]), "`index` to be a tensor of integers"),
+        (torch.tensor([0.0, math.nan]), torch.tensor([0, 1]), torch.tensor([0, 1]), "`score` to be finite"),
+    ],
+)
+def test_refuses_batches(score: Tensor, shape: Tensor, index: Tensor, message: str) -> None:
+    term = SMeasure(4)
+    with pytest.raises((ValueError, TypeError), match=message):
+        term(score, shape, index)
+    assert not bool(term.memory.seen.any())  # nothing of a refused batch is kept
+
+
+def test_refuses_shapes_out_of_range_for_many() -> None:
+    with pytest.raises(ValueError, match="whole numbers from 0 to 2"):
+        SMeasure(4, num_shapes=3)(torch.rand(2, 3), torch.tensor([0, 3]), torch.tensor([0, 1]))
