@@ -17,7 +17,8 @@ from setwise import AUCLoss, InputError
 from setwise.data import StratifiedBatchSampler
 from setwise.functional import auc_loss
 from setwise.measures.ratio import FBetaLoss
-from setwise.training import Blend, TwoPass, TwoPassResult
+from setwise.training import Blend, TwoPass, TwoPassResult, _memory
+from setwise.training._chunks import Chunks, Column
 
 N = 203
 X = torch.randn(N, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
@@ -405,6 +406,68 @@ def test_scores_and_losses_of_the_wrong_shape_are_refused() -> None:
         TwoPass(network(), each, chunk_size=64).backward(X, Y)
 
 
+@pytest.mark.parametrize("expected", [0, 3, 10, 25])
+def test_rows_fill_one_tensor_whether_their_number_is_known_or_not(expected: int) -> None:
+    column = Column(expected)
+    for part in torch.arange(20.0).reshape(10, 2).split(3):
+        column.append(part)
+    assert torch.equal(column.whole(), torch.arange(20.0).reshape(10, 2))
+    if expected == 10:
+        assert column._buffer is not None
+        assert len(column._buffer) == 10
+
+
+def test_the_length_of_a_list_is_known_and_that_of_a_loader_is_not() -> None:
+    assert Chunks([(X, Y), (X[:3], Y[:3])], 8).expected == N + 3
+    assert Chunks(DataLoader(TensorDataset(X, Y)), 8).expected == 0
+    assert Chunks([X], 8).expected == 0  # refused when it is read
+
+
+class Options:
+    """Stands in for the allocator's settings."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[int, int]] = []
+
+    def __call__(self, name: int, value: int) -> int:
+        self.calls.append((name, value))
+        return 1
+
+
+def test_memory_is_given_back_where_asked_and_the_gradient_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    options = Options()
+    monkeypatch.setattr(_memory, "_mallopt", lambda: options)
+    for name in _memory._CHOSEN:
+        monkeypatch.delenv(name, raising=False)
+    model = network()
+    TwoPass(model, AUCLoss(), chunk_size=64).backward(X, Y)
+    assert options.calls == []
+    expected = gradient(model).clone()
+    model.zero_grad()
+    TwoPass(model, AUCLoss(), chunk_size=64, give_back=True).backward(X, Y)
+    assert torch.equal(gradient(model), expected)
+    after = [(_memory._MMAP_THRESHOLD, 2**25), (_memory._TRIM_THRESHOLD, 2**26)]
+    assert options.calls == [(_memory._MMAP_THRESHOLD, 2**20), *after]
+    with pytest.raises(InputError):
+        TwoPass(model, AUCLoss(), chunk_size=64, give_back=True).backward(X, Y[:5])
+    assert options.calls[-2:] == after  # after an error too
+
+
+def test_an_allocator_that_the_environment_sets_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    options = Options()
+    monkeypatch.setattr(_memory, "_mallopt", lambda: options)
+    monkeypatch.setenv("MALLOC_MMAP_THRESHOLD_", "65536")
+    with _memory.given_back():
+        pass
+    assert options.calls == []
+
+
+def test_other_systems_give_back_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert _memory._mallopt() is None
+    TwoPass(network(), AUCLoss(), chunk_size=64, give_back=True).backward(X, Y)
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="peak memory is read from Linux's account")
 def test_memory_is_that_of_one_chunk(tmp_path: Path) -> None:
@@ -413,5 +476,7 @@ def test_memory_is_that_of_one_chunk(tmp_path: Path) -> None:
     subprocess.run([sys.executable, str(script), "--samples", "20000", "--json", str(file)], check=True)
     for row in json.loads(file.read_text())["rows"]:
         assert row["ratio"] <= 1.3
+        assert row["given_ratio"] <= 1.3
         assert row["one_pass_mb"] > 4 * row["live_mb"]["two"]
         assert row["errors"]["float64"] < 1e-12
+        assert row["errors"]["float32"] < 1e-6

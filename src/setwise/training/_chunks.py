@@ -26,17 +26,23 @@ class Column:
 
     A list of the pieces would do, but small tensors that stay, between large ones that come and go, keep the allocator
     from using the room of the large ones again.
+
+    Args:
+        expected: How many rows will come, where that is known, so that the tensor need not double.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, expected: int = 0) -> None:
         self.count = 0
+        self._expected = expected
         self._buffer: Tensor | None = None
 
     def append(self, rows: Tensor) -> None:
         """Copy some rows to the end."""
         rows = rows.detach()
         end = self.count + len(rows)
-        buffer = rows.new_empty((2 * len(rows), *rows.shape[1:])) if self._buffer is None else self._buffer
+        buffer = self._buffer
+        if buffer is None:
+            buffer = rows.new_empty((self._expected or 2 * len(rows), *rows.shape[1:]))
         if rows.shape[1:] != buffer.shape[1:]:
             raise _checks.InputError(
                 f"Expected all chunks to have the same shape but for their length, but there were "
@@ -70,8 +76,9 @@ class Chunks:
             )
         self.batches = batches
         self.size = size
-        self._targets = Column()
-        self._weights = Column()
+        self.expected = _known_length(batches)
+        self._targets = Column(self.expected)
+        self._weights = Column(self.expected)
 
     def first(self) -> Iterator[Chunk]:
         """The chunks; their targets and weights are kept."""
@@ -117,6 +124,14 @@ def to_device(inputs: Inputs, device: torch.device | str) -> Inputs:
     if isinstance(inputs, tuple | list):
         return [value.to(device) for value in inputs]
     return inputs.to(device)
+
+
+def _known_length(batches: Iterable[Any]) -> int:
+    """How many samples a list of batches holds; 0 where that is not known. What does not fit is refused when read."""
+    if not isinstance(batches, list | tuple):
+        return 0
+    targets = [batch[1] for batch in batches if isinstance(batch, tuple | list) and len(batch) > 1]
+    return sum(len(part) for part in targets if isinstance(part, Tensor) and part.ndim)
 
 
 def _read(batch: Any) -> Chunk:

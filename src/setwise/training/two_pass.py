@@ -21,6 +21,7 @@ the same units twice.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -30,6 +31,7 @@ from torch import Tensor, nn
 from setwise import _checks
 from setwise.training._call import call_loss
 from setwise.training._chunks import Chunk, Chunks, Column, Inputs, to_device
+from setwise.training._memory import given_back
 from setwise.training._replay import Replay, same_scores, without_batch_statistics
 
 
@@ -64,6 +66,11 @@ class TwoPass:
         output: Makes scores of what the model gives, such as ``lambda out: out.squeeze(1)``.
         device: Where chunks are sent before they go in; by default they stay where they are.
         scaler: A ``torch.amp.GradScaler`` for half precision; it scales the loss before the backward passes.
+        give_back: Whether freed pieces of a megabyte on go back to the system at once, on Linux with glibc, whose
+            allocator else keeps pieces of up to 32 MB and often cannot use them again: on the CPU the process then
+            grows to two or three times what a chunk needs, as it does in plain training. Fetching pages anew costs
+            time, up to as much again (``benchmarks/two_pass.py``). The allocator is set for the whole process
+            meanwhile.
     """
 
     def __init__(
@@ -75,6 +82,7 @@ class TwoPass:
         output: Callable[[Any], Tensor] | None = None,
         device: torch.device | str | None = None,
         scaler: torch.amp.GradScaler | None = None,
+        give_back: bool = False,
     ) -> None:
         if not isinstance(model, nn.Module):
             raise TypeError(f"Expected `model` to be a torch.nn.Module, but got {type(model).__name__}.")
@@ -87,6 +95,7 @@ class TwoPass:
         self.output = output
         self.device = device
         self.scaler = scaler
+        self.give_back = bool(give_back)
 
     def backward(self, inputs: Inputs, targets: Tensor, weight: Tensor | None = None) -> TwoPassResult:
         """Add the gradient of the loss of all samples to the parameters' ``.grad``.
@@ -111,6 +120,10 @@ class TwoPass:
                 are cut.
         """
         without_batch_statistics(self.model)
+        with given_back() if self.give_back else contextlib.nullcontext():
+            return self._both_passes(batches)
+
+    def _both_passes(self, batches: Iterable[Any]) -> TwoPassResult:
         chunks = Chunks(batches, self.chunk_size)
         replay = Replay(self.model, batches)
         scores, targets, weight = self._first_pass(chunks)
@@ -127,7 +140,7 @@ class TwoPass:
 
     def _first_pass(self, chunks: Chunks) -> tuple[Tensor, Tensor, Tensor | None]:
         """All scores without a graph, and the targets and weights beside them."""
-        scores = Column()
+        scores = Column(chunks.expected)
         with torch.no_grad():
             for chunk in chunks.first():
                 found = self._scores(chunk)
