@@ -14,7 +14,8 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import setwise
 from setwise._checks import InputError
-from setwise.integrations.lightning import MeasureModule
+from setwise.integrations.lightning import DualAscentCallback, MeasureModule
+from setwise.lagrangian import DualAscent, SMeasure
 from setwise.measures import parse
 from setwise.metrics import auroc
 from setwise.training import Blend
@@ -173,3 +174,64 @@ def test_a_loss_with_a_schedule_hears_how_far_the_training_is() -> None:
     loss = Blend(nn.BCEWithLogitsLoss(), setwise.AUCLoss(), lambda done: heard.append(done) or 0.5)  # type: ignore[func-returns-value]
     fit(MeasureModule(Flat(), loss, "auc"), epochs=2, batch_size=30)
     assert heard == pytest.approx([k / 6 for k in range(6)])
+
+
+class Shaped(LightningModule):
+    """Cross-entropy and a term on the shape."""
+
+    def __init__(self, term: SMeasure | None = None) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.network, self.term = nn.Linear(3, 2), term
+        self.outside: list[SMeasure] = []  # a list hides a module from its parent
+
+    def training_step(self, batch: list[Tensor], _: int) -> Tensor:
+        inputs, target, shape, index = batch
+        out = self.network(inputs)
+        term = self.term if self.term is not None else self.outside[0]
+        loss: Tensor = nn.functional.binary_cross_entropy_with_logits(out[:, 0], target) + term(out[:, 1], shape, index)
+        return loss
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.AdamW(self.parameters(), lr=0.05)
+
+
+def shaped(variant: str, *, inside: bool) -> tuple[Shaped, DualAscentCallback]:
+    term = SMeasure(90, variant=variant)
+    module = Shaped(term if inside else None)
+    if not inside:
+        module.outside.append(term)
+    return module, DualAscentCallback(DualAscent(term))
+
+
+@pytest.mark.parametrize("inside", [True, False])
+@pytest.mark.parametrize("variant", ["exact", "partial_touched", "full"])
+def test_dual_ascent_callback_resumes(tmp_path: Any, variant: str, inside: bool) -> None:
+    inputs, target = data().tensors
+    loader = DataLoader(TensorDataset(inputs, target, (inputs[:, 1] > 0).long(), torch.arange(90)), batch_size=30)
+    quiet = {
+        "logger": False,
+        "enable_progress_bar": False,
+        "enable_model_summary": False,
+        "enable_checkpointing": False,
+    }
+
+    def train(epochs: int, path: Any = None) -> tuple[Shaped, DualAscentCallback, Trainer]:
+        module, callback = shaped(variant, inside=inside)
+        trainer = Trainer(max_epochs=epochs, callbacks=[callback], accelerator="cpu", **quiet)  # type: ignore[arg-type]
+        trainer.fit(module, loader, ckpt_path=path)
+        return module, callback, trainer
+
+    whole, ascended, trainer = train(4)
+    assert {"term_value", "term_optimum", "term_residual"} <= trainer.callback_metrics.keys()
+    _, _, half = train(2)
+    half.save_checkpoint(tmp_path / "half.ckpt")
+    resumed, again, _ = train(4, tmp_path / "half.ckpt")
+    torch.testing.assert_close(resumed.network.state_dict(), whole.network.state_dict(), rtol=0, atol=0)
+    torch.testing.assert_close(again.ascent.term.state_dict(), ascended.ascent.term.state_dict(), rtol=0, atol=0)
+    assert again.ascent.state_dict() == ascended.ascent.state_dict()
+
+
+def test_dual_ascent_callback_refuses_a_term() -> None:
+    with pytest.raises(TypeError, match="`ascent` to be a DualAscent"):
+        DualAscentCallback(SMeasure(3))  # type: ignore[arg-type]

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch.utils.data import Sampler
 
@@ -125,13 +126,20 @@ class StratifiedBatchSampler(Sampler[list[int]]):
 
             for x, y in sampler.track(loader): ...
 
+        Taking up an epoch in its middle leaves torch's random numbers as they are, so that dropout goes on as well as
+        the batches do.
+
         Args:
             loader: A ``DataLoader`` whose ``batch_sampler`` this is.
         """
         if getattr(loader, "batch_sampler", self) is not self:
             raise InputError("Expected `loader` to have this sampler as its `batch_sampler`, but it has another.")
         epoch, first = (self._epoch, self._handed_out) if self._at_start else (self._epoch + 1, 0)
-        for count, batch in enumerate(loader, first + 1):
+        random = torch.get_rng_state()
+        batches = iter(loader)  # draws a seed for its workers from torch's random numbers
+        if first:  # which the pass that is resumed has drawn before
+            torch.set_rng_state(random)
+        for count, batch in enumerate(batches, first + 1):
             self._returned = (epoch, count) if count < len(self) else (epoch + 1, 0)
             yield batch
 

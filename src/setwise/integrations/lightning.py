@@ -1,6 +1,6 @@
-"""Lightning: a module that trains any network on any loss and watches a measure on the whole validation set.
+"""Lightning: a module that trains any network on any loss and watches a measure, and a callback for dual ascent.
 
-After each epoch it logs
+After each epoch the module logs
 
 - ``train_loss``: mean of the training loss over the epoch's batches,
 - ``val_surrogate``: the measure's surrogate loss l(s) on the whole validation set,
@@ -25,10 +25,11 @@ import torch
 from torch import Tensor, nn
 
 from setwise._checks import InputError, extra, in_range, one_of
+from setwise.lagrangian import DualAscent
 from setwise.measures import Measure, parse
 
 extra("lightning.pytorch", "lightning")  # says which extra to install where it is missing
-from lightning.pytorch import LightningModule  # noqa: E402
+from lightning.pytorch import Callback, LightningModule, Trainer  # noqa: E402
 
 SCHEDULES = ("constant", "cosine", "one_cycle")
 
@@ -127,3 +128,49 @@ class MeasureModule(LightningModule):
         else:
             scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=self.learning_rate, total_steps=steps)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
+
+
+class DualAscentCallback(Callback):
+    """Moves the multipliers of a :class:`~setwise.lagrangian.SMeasure` while Lightning trains.
+
+    After each batch it calls the ascent's ``step``, after each epoch ``epoch_end``, and logs ``term_value``,
+    ``term_optimum`` and ``term_residual``: how far the term's variables are from the exact optimum. Checkpoints hold
+    the ascent, and the term where it is not a part of the module that holds it already.
+
+    Args:
+        ascent: The ascent, of a term that the module's ``training_step`` calls.
+    """
+
+    def __init__(self, ascent: DualAscent) -> None:
+        super().__init__()
+        if not isinstance(ascent, DualAscent):
+            raise TypeError(f"Expected `ascent` to be a DualAscent, but got {type(ascent).__name__}.")
+        self.ascent = ascent
+        self._is_part = False
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:  # noqa: ARG002 (Lightning's signature)
+        """See whether the module holds the term, and bring it to the module's device."""
+        self._is_part = any(module is self.ascent.term for module in pl_module.modules())
+        if not self._is_part:
+            self.ascent.term.to(pl_module.device)
+
+    def on_train_batch_end(self, *_: Any) -> None:
+        """A step."""
+        self.ascent.step()
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:  # noqa: ARG002 (Lightning's signature)
+        """The end of an epoch, and what the term has come to."""
+        self.ascent.epoch_end()
+        gap = self.ascent.term.gap()
+        values = {"term_value": gap.value, "term_optimum": gap.optimum, "term_residual": gap.residual}
+        pl_module.log_dict({name: torch.tensor(value, dtype=torch.float64) for name, value in values.items()})
+
+    def state_dict(self) -> dict[str, Any]:
+        """The ascent, and the term where the module does not save it."""
+        return {"ascent": self.ascent.state_dict(), "term": None if self._is_part else self.ascent.term.state_dict()}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take up where the checkpoint was written."""
+        self.ascent.load_state_dict(state_dict["ascent"])
+        if state_dict["term"] is not None:
+            self.ascent.term.load_state_dict(state_dict["term"])

@@ -2,6 +2,7 @@
 
 from setwise.training.anneal import Anneal, Temperature
 from setwise.training.blend import Blend
+from setwise.training.checkpoint import Checkpoint
 from setwise.training.queue import ScoreQueue
 from setwise.training.schedules import Schedule, cosine, geometric, linear, warm_up
 from setwise.training.two_pass import TwoPass, TwoPassResult
@@ -9,6 +10,7 @@ from setwise.training.two_pass import TwoPass, TwoPassResult
 __all__ = [
     "Anneal",
     "Blend",
+    "Checkpoint",
     "Schedule",
     "ScoreQueue",
     "Temperature",
