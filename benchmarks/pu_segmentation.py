@@ -11,6 +11,8 @@ with the true masks of the validation images:
     F1         1 - F1 of the boxes, counted over the batch
     F-beta     the same with beta^2 = 1 / (labelled share of the positives): proportional to the true F1 if the labelled
                positives were a random sample of all, since then TP of the boxes is that share of the true TP
+    SMeasure   the same F-beta over all training pixels, not those of the batch: `setwise.lagrangian.SMeasure` with
+               exact multipliers
     recall     recall of the boxes while at most the class's share of all pixels is called positive
     AUC        of box pixels against all others, proportional to the true AUC's excess over 1/2 under the same condition
 
@@ -41,10 +43,12 @@ import setwise
 from setwise import metrics
 from setwise.data import camvid_folder
 from setwise.experiments.networks import SmallFCN
+from setwise.lagrangian import SMeasure
 
 SIZE = (60, 80)
 BATCH = 16
 Loss = Callable[[Tensor, Tensor], Tensor]
+Indexed = Callable[[Tensor, Tensor, Tensor], Tensor]  # of scores, labels and the pixels' places in the training set
 
 
 @dataclass(frozen=True)
@@ -134,17 +138,32 @@ def non_negative_risk(prior: float) -> Loss:
     return risk
 
 
-def methods(task: Task) -> dict[str, Loss]:
-    """The losses that see boxes only."""
+def methods(task: Task) -> dict[str, Callable[[], Indexed]]:
+    """The losses that see boxes only; each is made when it is asked for."""
     budget = task.prior * (1 - task.labelled) / (1 - task.prior * task.labelled)  # of unlabelled called positive
+    beta = task.labelled**-0.5
     return {
-        "naive": lambda scores, boxes: F.binary_cross_entropy_with_logits(scores, boxes.float()),
-        "nnPU": non_negative_risk(task.prior),
-        "F1": setwise.FBetaLoss(1.0),
-        "F-beta": setwise.FBetaLoss(task.labelled**-0.5),
-        "recall": setwise.TPRAtFPRLoss(budget),
-        "AUC": setwise.AUCLoss(),
+        "naive": lambda: plain(lambda scores, boxes: F.binary_cross_entropy_with_logits(scores, boxes.float())),
+        "nnPU": lambda: plain(non_negative_risk(task.prior)),
+        "F1": lambda: plain(setwise.FBetaLoss(1.0)),
+        "F-beta": lambda: plain(setwise.FBetaLoss(beta)),
+        "SMeasure": lambda: over_all_pixels(task, beta),
+        "recall": lambda: plain(setwise.TPRAtFPRLoss(budget)),
+        "AUC": lambda: plain(setwise.AUCLoss()),
     }
+
+
+def plain(loss: Loss) -> Indexed:
+    """A loss of the batch, which does not ask which pixels these are."""
+    return lambda scores, labels, _: loss(scores, labels)
+
+
+def over_all_pixels(task: Task, beta: float) -> Indexed:
+    """F-beta of the boxes over the whole training set."""
+    boxes = task.train[1].flatten()
+    term = SMeasure(len(boxes), f"fbeta({beta:.6g})")
+    term.set_shapes(boxes)
+    return term
 
 
 def ceiling(scores: Tensor, truth: Tensor) -> Tensor:
@@ -155,8 +174,9 @@ def ceiling(scores: Tensor, truth: Tensor) -> Tensor:
 
 def train(task: Task, name: str, *, seed: int, epochs: int) -> nn.Module:
     """One network."""
-    loss = ceiling if name == "ceiling" else methods(task)[name]
+    loss = plain(ceiling) if name == "ceiling" else methods(task)[name]()
     images, boxes, truth = task.train
+    places = torch.arange(boxes.numel()).view_as(boxes)
     labels = truth if name == "ceiling" else boxes
     torch.manual_seed(seed)
     network = SmallFCN(3, 1)
@@ -165,11 +185,11 @@ def train(task: Task, name: str, *, seed: int, epochs: int) -> nn.Module:
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 5e-3, total_steps=steps)
     for _ in range(epochs):
         for index in torch.randperm(len(images)).split(BATCH):
-            pixels, wanted = images[index], labels[index]
+            pixels, wanted, where = images[index], labels[index], places[index]
             if torch.rand(()) < 0.5:
-                pixels, wanted = pixels.flip(-1), wanted.flip(-1)
+                pixels, wanted, where = pixels.flip(-1), wanted.flip(-1), where.flip(-1)
             optimizer.zero_grad()
-            loss(network(pixels).flatten(), wanted.flatten()).backward()
+            loss(network(pixels).flatten(), wanted.flatten(), where.flatten()).backward()
             optimizer.step()
             schedule.step()
     return network.eval()
