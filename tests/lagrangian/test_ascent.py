@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from scipy.optimize import minimize
 from torch import Tensor
 
-from setwise.lagrangian import DualAscent, SMeasure
+from setwise.lagrangian import DualAscent, SMeasure, exact_value
 from setwise.lagrangian.dualized import Dualized
 
 SEEDS = 10
@@ -176,3 +178,40 @@ def test_refuses_misuse() -> None:
         ascent.step()
     with pytest.raises(ValueError, match="lacks"):
         ascent.load_state_dict({"epoch": 1})
+
+
+def test_multipliers_are_weights_of_an_equivalent_risk() -> None:
+    """On a convex model the minimizer of the weighted risk is that of the measure itself.
+
+    With (c/2) |w|^2 beside it, the risk sum_i -w_i q_i + sum_j w_j q_j of linear scores q = X w has its minimum at
+    X' (+-weights) / c. Weights are unique where phi has no kink, hence the squared surrogate.
+    """
+    generator = torch.Generator().manual_seed(0)
+    points = torch.randn(60, 3, generator=generator, dtype=torch.float64)
+    points[:, 2] = 1
+    shapes = (points[:, 0] + 0.5 * points[:, 1] + 0.6 * torch.randn(60, generator=generator) > 0.2).long()
+    total, ridge, index = float(shapes.sum()), 0.05, torch.arange(60)
+
+    def objective(w: Any) -> float:
+        at = torch.as_tensor(w, dtype=torch.float64)
+        value = float(exact_value(points @ at, shapes, total=total, surrogate="squared"))
+        return min(value, 1e6) + ridge / 2 * float((at**2).sum())
+
+    term = SMeasure(60, variant="partial", surrogate="squared").double()
+    ascent = DualAscent(term, dual_step=0.3)
+    w = torch.zeros(3, dtype=torch.float64, requires_grad=True)
+    optimizer = torch.optim.SGD([w], lr=0.05)
+    for _ in range(1200):
+        loss = term(points @ w, shapes, index) + ridge / 2 * (w**2).sum()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        ascent.step()
+        ascent.epoch_end()
+    found = w.detach().numpy()
+    settings = {"xatol": 1e-8, "fatol": 1e-11, "maxiter": 4000, "maxfev": 4000}
+    best = minimize(objective, found, method="Nelder-Mead", options=settings)
+    assert objective(found) < best.fun + 1e-3
+    signs = 2.0 * shapes - 1
+    weighted = ((signs * term.example_weights()) @ points / ridge).numpy()
+    np.testing.assert_allclose(weighted, best.x, rtol=0.02, atol=0.02)
