@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
@@ -33,7 +33,7 @@ def small_program(seed: int) -> tuple[LinearProgram, Tensor, Tensor]:
     return problem, result.primal, result.dual_inequality
 
 
-@pytest.mark.parametrize("seed", [0, 1, 3, 5])
+@pytest.mark.parametrize("seed", [0, 3])
 def test_augmented_ascent_reaches_the_primal_and_dual_of_a_linear_program(seed: int) -> None:
     problem, primal, dual = small_program(seed)
     A: Any = problem.A
@@ -100,6 +100,7 @@ def exactly(duals: Multipliers, value: float) -> Multipliers:
     return duals
 
 
+@settings(deadline=None)
 @given(st.floats(-3, 3), st.floats(0, 4), st.floats(0.1, 5))
 def test_the_term_is_its_formula(g: float, multiplier: float, rho: float) -> None:
     violation = torch.tensor([g], dtype=torch.float64)

@@ -281,7 +281,7 @@ def test_transforms_of_torch_func(method: str) -> None:
     assert torch.func.hessian(value)(gamma[0], delta[0]).shape == (6, 6)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", ["newton", "sampled", "sinkhorn"])
 def test_compiles_to_one_graph(method: str) -> None:
     gamma = torch.randn(4, 6, generator=torch.Generator().manual_seed(0)).requires_grad_()
     delta = torch.linspace(-3, 1, 4).requires_grad_()

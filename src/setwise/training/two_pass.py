@@ -68,9 +68,8 @@ class TwoPass:
         scaler: A ``torch.amp.GradScaler`` for half precision; it scales the loss before the backward passes.
         give_back: Whether freed pieces of a megabyte on go back to the system at once, on Linux with glibc, whose
             allocator else keeps pieces of up to 32 MB and often cannot use them again: on the CPU the process then
-            grows to two or three times what a chunk needs, as it does in plain training. Fetching pages anew costs
-            time, up to as much again (``benchmarks/two_pass.py``). The allocator is set for the whole process
-            meanwhile.
+            grows to two or three times what a chunk needs, as it does in plain training. Fetching pages anew can double
+            the time (``benchmarks/two_pass.py``). The allocator is set for the whole process meanwhile.
     """
 
     def __init__(
