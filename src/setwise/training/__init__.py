@@ -1,6 +1,7 @@
 """What helps training on a measure, whichever measure it is."""
 
 from setwise.training.anneal import Anneal, Temperature
+from setwise.training.averaging import WeightAverage, update_batch_norm
 from setwise.training.blend import Blend
 from setwise.training.checkpoint import Checkpoint
 from setwise.training.queue import ScoreQueue
@@ -16,8 +17,10 @@ __all__ = [
     "Temperature",
     "TwoPass",
     "TwoPassResult",
+    "WeightAverage",
     "cosine",
     "geometric",
     "linear",
+    "update_batch_norm",
     "warm_up",
 ]
