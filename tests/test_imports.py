@@ -35,7 +35,7 @@ LAYERS: dict[str, set[str]] = {
     "measures": {"_checks", "lp", "kernels", "metrics"},
     "functional": {"measures"},
     "losses": {"measures"},
-    "training": {"_checks", "measures", "losses"},
+    "training": {"_checks", "measures", "losses", "data"},
     "data": {"_checks"},
     "lagrangian": {"_checks", "lp", "metrics", "measures"},
     "nmf": {"_checks", "lp"},

@@ -152,7 +152,7 @@ def _settings(given: dict[str, Any], out: Path | None, *, resume: bool) -> tuple
     from setwise.experiments.runs import RunFolder
     from setwise.experiments.settings import ComparisonSettings
 
-    defaults = ComparisonSettings()
+    defaults = ComparisonSettings.for_measure(given.get("measure", ComparisonSettings.measure))
     source = str(given.get("data", defaults.data))
     table = is_table(source)
     if table or Path(source).expanduser().is_dir():

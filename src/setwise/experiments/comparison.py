@@ -14,7 +14,6 @@ from typing import Any, Protocol
 
 from torch import nn
 
-from setwise._checks import InputError
 from setwise.data import StratifiedBatchSampler
 from setwise.experiments import fitting
 from setwise.experiments.judging import BASELINE, Results, judge, methods, report_of, table, versions
@@ -23,7 +22,6 @@ from setwise.experiments.runs import RunFolder, write_json
 from setwise.experiments.settings import ComparisonSettings
 from setwise.integrations.lightning import MeasureModule
 from setwise.report import write_report
-from setwise.training import Blend
 
 __all__ = ["ComparisonSettings", "Progress", "Results", "compare"]
 
@@ -107,20 +105,14 @@ def compare(
 
 
 def _loss(settings: ComparisonSettings, method: str) -> nn.Module:
-    if method == BASELINE:
-        return nn.BCEWithLogitsLoss()
-    try:
-        return Blend(nn.BCEWithLogitsLoss(), settings.parsed_measure().loss(**settings.loss_options), settings.blend)
-    except TypeError as error:
-        raise InputError(f"Expected `loss_options` to be options of the {method} loss, but got: {error}") from error
+    return nn.BCEWithLogitsLoss() if method == BASELINE else settings.recipe().loss()
 
 
 def _batches(drawn: Draw, settings: ComparisonSettings, seed: int, method: str) -> fitting.EpochBatches:
     labels = drawn.train.tensors[1].long()
     if method == BASELINE:
         return fitting.plain_batches(len(labels), settings.batch_size, seed)
-    share = max(settings.batch_positives, float(labels.double().mean()))
-    sampler = StratifiedBatchSampler(labels, settings.batch_size, fraction=share, seed=seed)
+    sampler = settings.recipe().sampler(labels, seed=seed)
 
     def make(epoch: int) -> StratifiedBatchSampler:
         sampler.set_epoch(epoch)

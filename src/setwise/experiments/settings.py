@@ -1,4 +1,4 @@
-"""Settings of a comparison: what ``setwise train`` runs. The defaults of the learning recipe live here only."""
+"""Settings of a comparison: what ``setwise train`` runs. How to train on the measure is :class:`Recipe`'s to say."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import Any
 
 from setwise._checks import InputError, in_range, is_count, one_of
 from setwise.measures import Measure, parse
+from setwise.training import Recipe
+from setwise.training.recipe import SCHEDULES
 
-SCHEDULES = ("constant", "cosine", "one_cycle")
+_SHARED = ("blend", "batch_positives", "batch_size", "weight_decay", "schedule", "loss_options")  # with a recipe
 FORMAT = 1  # of settings.json and results.json; raised when they change their meaning
 
 
@@ -53,13 +55,13 @@ class ComparisonSettings:
     test: float = 0.25
     epochs: int = 25
     patience: int = 12
-    batch_size: int = 128
-    blend: float = 0.5
-    batch_positives: float = 0.1
+    batch_size: int = Recipe.batch_size
+    blend: float = Recipe.blend
+    batch_positives: float = Recipe.batch_positives
     learning_rate_cross_entropy: float = 3e-3
-    learning_rate_measure: float = 3e-3
-    weight_decay: float = 1e-3
-    schedule: str = "one_cycle"
+    learning_rate_measure: float = Recipe.learning_rate
+    weight_decay: float = Recipe.weight_decay
+    schedule: str = Recipe.schedule
     loss_options: Mapping[str, Any] = field(default_factory=dict)
     width: int = 32
     threads: int = 1
@@ -87,6 +89,18 @@ class ComparisonSettings:
             raise InputError(f"Expected `data` to be a name or a path, but got {self.data!r}.")
         if not isinstance(self.loss_options, Mapping):
             raise TypeError(f"Expected `loss_options` to be a mapping, but got {type(self.loss_options).__name__}.")
+
+    @classmethod
+    def for_measure(cls, measure: str, **given: Any) -> ComparisonSettings:
+        """The settings for a measure: those of its :class:`~setwise.training.Recipe`, but for the ones given."""
+        recipe = Recipe.for_measure(measure)
+        own = {name: getattr(recipe, name) for name in _SHARED} | {"learning_rate_measure": recipe.learning_rate}
+        return cls(**({"measure": measure} | own | given))
+
+    def recipe(self) -> Recipe:
+        """How the measure-trained model learns."""
+        shared = {name: getattr(self, name) for name in _SHARED}
+        return Recipe.for_measure(self.measure, learning_rate=self.learning_rate_measure, **shared)
 
     def parsed_measure(self) -> Measure:
         """The measure itself."""

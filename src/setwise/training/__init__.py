@@ -5,6 +5,7 @@ from setwise.training.averaging import WeightAverage, update_batch_norm
 from setwise.training.blend import Blend
 from setwise.training.checkpoint import Checkpoint
 from setwise.training.queue import ScoreQueue
+from setwise.training.recipe import Recipe
 from setwise.training.schedules import Schedule, cosine, geometric, linear, warm_up
 from setwise.training.two_pass import TwoPass, TwoPassResult
 
@@ -12,6 +13,7 @@ __all__ = [
     "Anneal",
     "Blend",
     "Checkpoint",
+    "Recipe",
     "Schedule",
     "ScoreQueue",
     "Temperature",

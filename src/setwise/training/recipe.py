@@ -1,0 +1,229 @@
+"""How to train for a measure, in one object: loss, batches, optimizer, schedule and averaging.
+
+The settings of a :class:`Recipe` are the library's answer to "which options should I use?". ``setwise train`` takes its
+defaults from here, and what a search on training and validation data finds better goes here, by measure, and nowhere
+else. Today one set of settings serves every measure: half cross-entropy and half the measure's loss, at least a tenth
+of positives in each batch, AdamW on one cycle, weights as they are at the end.
+
+>>> import torch
+>>> from setwise.training import Recipe
+>>> recipe = Recipe.for_measure("precision@recall>=0.9", learning_rate=0.01)
+>>> x = torch.randn(400, 8)
+>>> y = (x[:, 0] > 1.5).float()
+>>> model = torch.nn.Sequential(torch.nn.Linear(8, 1), torch.nn.Flatten(0))
+>>> loss, sampler, optimizer = recipe.loss(), recipe.sampler(y), recipe.optimizer(model)
+>>> steps = 3 * len(sampler)
+>>> scheduler, average = recipe.scheduler(optimizer, steps), recipe.averaging(model)
+>>> for step, batch in enumerate(batch for _ in range(3) for batch in sampler):
+...     loss.set_progress(step / steps)
+...     optimizer.zero_grad()
+...     loss(model(x[batch]), y[batch]).backward()
+...     optimizer.step()
+...     scheduler.step()
+>>> average is None  # off, until a search says otherwise
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import ConstantLR, CosineAnnealingLR, LRScheduler, OneCycleLR
+
+from setwise import _checks
+from setwise.data import StratifiedBatchSampler
+from setwise.measures import Measure, parse
+from setwise.training._call import is_module
+from setwise.training.anneal import Anneal, Temperature
+from setwise.training.averaging import KINDS, WeightAverage
+from setwise.training.blend import Blend
+from setwise.training.schedules import warm_up as warming_up
+
+ALGORITHMS = ("adamw", "sgd")
+SCHEDULES = ("constant", "cosine", "one_cycle")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Settings of a training for a measure of two classes, and what they make.
+
+    Args:
+        measure: Name of the measure, as :func:`setwise.parse` takes it.
+        blend: Share of the measure's loss in what is minimized, the rest is cross-entropy; 1 is the measure alone.
+        warm_up: Share of the training with cross-entropy alone, before the measure's loss comes in.
+        ramp: Share of the training over which it comes in; 0 is a jump.
+        margin: Of the measure's loss; None is that loss's own.
+        margin_end: The margin at the end of the training, reached in a straight line; None keeps it.
+        surrogate: Of the measure's loss, such as ``"hinge"``; None is that loss's own.
+        temperature: What the measure's loss divides the logits by.
+        loss_options: Further options of the measure's loss.
+        batch_size: Examples in a batch.
+        batch_positives: Least share of positives in each batch; 0 keeps the shares of the data set.
+        algorithm: ``"adamw"``, or ``"sgd"`` with Nesterov's momentum.
+        learning_rate: The peak for ``"one_cycle"``, the start for ``"cosine"``.
+        weight_decay: Of the optimizer.
+        momentum: Of ``"sgd"``.
+        schedule: Of the learning rate: ``"constant"``, ``"cosine"`` or ``"one_cycle"``.
+        average: ``"ema"`` or ``"equal"`` for averaged weights, see :class:`WeightAverage`; None for none.
+        average_decay: Of ``"ema"``.
+        average_start: Share of the training before the averaging begins.
+    """
+
+    measure: str
+    blend: float = 0.5
+    warm_up: float = 0.0
+    ramp: float = 0.0
+    margin: float | None = None
+    margin_end: float | None = None
+    surrogate: str | None = None
+    temperature: float = 1.0
+    loss_options: Mapping[str, Any] = field(default_factory=dict)
+    batch_size: int = 128
+    batch_positives: float = 0.1
+    algorithm: str = "adamw"
+    learning_rate: float = 3e-3
+    weight_decay: float = 1e-3
+    momentum: float = 0.9
+    schedule: str = "one_cycle"
+    average: str | None = None
+    average_decay: float = 0.999
+    average_start: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.parsed_measure().layout != "binary":
+            raise _checks.InputError(
+                "Expected `measure` to be one of two classes, such as 'auc' or 'f1', but "
+                f"{self.measure!r} is one of several."
+            )
+        _checks.in_range("blend", self.blend, 0.0, 1.0, open_low=True)
+        _checks.in_range("warm_up", self.warm_up, 0.0, 1.0)
+        _checks.in_range("ramp", self.ramp, 0.0, 1.0 - self.warm_up)
+        if self.margin_end is not None and self.margin is None:
+            raise _checks.InputError("Expected `margin` to be given where `margin_end` is, but it is None.")
+        _checks.in_range("temperature", self.temperature, 0.0, open_low=True, open_high=True)
+        if not isinstance(self.loss_options, Mapping):
+            raise TypeError(f"Expected `loss_options` to be a mapping, but got {type(self.loss_options).__name__}.")
+        _checks.is_count("batch_size", self.batch_size, 2)
+        _checks.in_range("batch_positives", self.batch_positives, 0.0, 1.0, open_high=True)
+        _checks.one_of("algorithm", self.algorithm, ALGORITHMS)
+        _checks.in_range("learning_rate", self.learning_rate, 0.0, open_low=True)
+        _checks.in_range("weight_decay", self.weight_decay, 0.0)
+        _checks.in_range("momentum", self.momentum, 0.0, 1.0, open_high=True)
+        _checks.one_of("schedule", self.schedule, SCHEDULES)
+        _checks.one_of("average", self.average, (None, *KINDS))
+        _checks.in_range("average_decay", self.average_decay, 0.0, 1.0, open_high=True)
+        _checks.in_range("average_start", self.average_start, 0.0, 1.0)
+        self._measure_loss()  # refuses options that the loss does not take
+
+    @classmethod
+    def for_measure(cls, measure: str, **changes: Any) -> Recipe:
+        """The recipe to use for a measure.
+
+        Args:
+            measure: Its name, such as ``"auc"`` or ``"precision@recall>=0.9"``.
+            **changes: Settings that you know better.
+        """
+        return replace(cls(measure), **_known(changes))
+
+    def parsed_measure(self) -> Measure:
+        """The measure itself."""
+        return parse(self.measure)
+
+    def loss(self) -> Blend:
+        """Cross-entropy blended with the measure's loss; tell it how far the training is by ``set_progress``."""
+        share = self.blend if self.warm_up == self.ramp == 0 else warming_up(self.warm_up, self.blend, ramp=self.ramp)
+        return Blend(nn.BCEWithLogitsLoss(), self._measure_loss(), share)
+
+    def sampler(
+        self, labels: Tensor | np.ndarray[Any, Any] | list[int], batch_size: int | None = None, *, seed: int = 0
+    ) -> StratifiedBatchSampler:
+        """Batches with the share of positives that the measure needs, for ``DataLoader(batch_sampler=...)``.
+
+        Args:
+            labels: Labels of the training set, 0 or 1.  # shape: (n,)
+            batch_size: Examples in a batch; None for the recipe's own.
+            seed: Seed of the order.
+        """
+        array = _checks.to_numpy("labels", labels)
+        _checks.not_empty("labels", array)
+        _checks.all_binary("labels", array)
+        own = float(array.mean(dtype=np.float64))
+        if own in (0.0, 1.0):
+            raise _checks.InputError(f"Expected `labels` to hold both classes, but all {array.size} are {own:g}.")
+        share = None if self.batch_positives == 0 else max(self.batch_positives, own)
+        size = self.batch_size if batch_size is None else batch_size
+        return StratifiedBatchSampler(array, size, fraction=share, seed=seed)
+
+    def optimizer(self, model: nn.Module, loss: nn.Module | None = None) -> Optimizer:
+        """The optimizer of the model's parameters, and of the loss's where it has some."""
+        is_module("model", model)
+        parameters = [*model.parameters(), *(() if loss is None else loss.parameters())]
+        if self.algorithm == "adamw":
+            return torch.optim.AdamW(parameters, lr=self.learning_rate, weight_decay=self.weight_decay)
+        return torch.optim.SGD(
+            parameters,
+            lr=self.learning_rate,
+            weight_decay=self.weight_decay,
+            momentum=self.momentum,
+            nesterov=self.momentum > 0,
+        )
+
+    def scheduler(self, optimizer: Optimizer, steps: int) -> LRScheduler:
+        """The schedule of the learning rate, stepped after each batch.
+
+        Args:
+            optimizer: The optimizer.
+            steps: Batches in the whole training.
+        """
+        _checks.is_count("steps", steps)
+        if self.schedule == "cosine":
+            return CosineAnnealingLR(optimizer, T_max=steps)
+        if self.schedule == "one_cycle":
+            return OneCycleLR(optimizer, max_lr=self.learning_rate, total_steps=steps)
+        return ConstantLR(optimizer, factor=1.0)
+
+    def averaging(self, model: nn.Module) -> WeightAverage | None:
+        """The average of the model's weights, to be updated after each step; None where the recipe has none."""
+        if self.average is None:
+            return None
+        return WeightAverage(model, self.average, decay=self.average_decay, start=self.average_start)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return asdict(self) | {"loss_options": dict(self.loss_options)}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Recipe:
+        """A recipe from plain values; a missing one gets its default, an unknown one is refused."""
+        if "measure" not in values:
+            raise _checks.InputError("Expected `values` to name the `measure`, but they do not.")
+        return cls(**_known(values))
+
+    def _measure_loss(self) -> nn.Module:
+        """The measure's loss with its options, annealing and temperature."""
+        options = {"margin": self.margin, "surrogate": self.surrogate}
+        given = dict(self.loss_options) | {name: value for name, value in options.items() if value is not None}
+        try:
+            loss = self.parsed_measure().loss(**given)
+        except TypeError as error:
+            raise _checks.InputError(
+                f"Expected `loss_options` to be options of the {self.measure} loss, but got: {error}"
+            ) from error
+        if self.margin is not None and self.margin_end is not None:
+            loss = Anneal(loss, "margin", self.margin, self.margin_end)
+        return loss if self.temperature == 1 else Temperature(loss, self.temperature)
+
+
+def _known(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values, where all of them are settings."""
+    names = [entry.name for entry in fields(Recipe)]
+    unknown = sorted(set(values) - set(names))
+    if unknown:
+        raise _checks.InputError(f"Expected settings among {', '.join(names)}, but got `{unknown[0]}`.")
+    return dict(values)
