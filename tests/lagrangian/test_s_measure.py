@@ -148,6 +148,29 @@ def test_operating_point_by_ascent_reaches_the_exact_one() -> None:
     assert gap.residual < 1e-2
 
 
+@pytest.mark.parametrize("measure", ["f1", "fbeta(2)", "auroc", "recall@precision>=0.6"])
+def test_exact_value_is_the_terms(measure: str) -> None:
+    scores, shapes, index = drawn(shift=3.0)
+    term = SMeasure(400, measure)
+    total = float(shapes.sum())
+    torch.testing.assert_close(term.exact_value(scores, shapes, total=total), term(scores, shapes, index))
+    if measure == "fbeta(2)":
+        wanted = exact_value(scores, shapes, beta=2.0)
+        torch.testing.assert_close(term.exact_value(scores, shapes), wanted)
+        assert term.f1_bound(scores, shapes) == term.f1_bound(wanted) == pytest.approx(5 / (1 + float(wanted)))
+    if measure != "auroc":  # a threshold for a share of S- there always is
+        assert term.exact_value(torch.zeros(2), torch.tensor([0, 1])).item() == math.inf
+
+
+def test_exact_value_of_many_shapes_has_a_gradient() -> None:
+    scores = torch.randn(30, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) + 2
+    scores.requires_grad_()
+    value = SMeasure(30, num_shapes=3, average="pairwise").exact_value(scores, torch.arange(30) % 3)
+    value.backward()
+    assert scores.grad is not None
+    assert float(scores.grad.abs().sum()) > 0
+
+
 @pytest.mark.parametrize("surrogate", ["hinge", "squared", "logistic", "margin"])
 def test_surrogates_differ_and_are_exact(surrogate: str) -> None:
     scores, shapes, index = drawn()

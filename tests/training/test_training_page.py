@@ -16,5 +16,5 @@ def test_the_page_runs() -> None:
 
 def test_every_block_of_code_on_the_page_is_an_example() -> None:
     blocks = PAGE.read_text(encoding="utf-8").split("```python\n")[1:]
-    assert len(blocks) == 6
+    assert len(blocks) == 7
     assert all(block.startswith(">>> ") for block in blocks)

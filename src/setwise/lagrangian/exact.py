@@ -75,14 +75,7 @@ def exact_value(
         surrogate: ``"hinge"``, or another of :mod:`~setwise.lagrangian.surrogates`.
     """
     wide, inside, problem = _read(scores, shapes, beta, total, surrogate)
-    positive, negative = wide[inside], wide[~inside]
-    optimum = problem.solve(positive.detach(), negative.detach(), total=total)
-    if not optimum.feasible:
-        value = wide.new_tensor(math.inf)
-    elif math.isinf(optimum.multiplier):  # feasible at one point: every q_i counts in full, and no gradient is finite
-        value = wide.new_tensor(optimum.value)
-    else:
-        value = problem.lagrangian(positive, negative, optimum, total=total)
+    value = problem.value(wide[inside], wide[~inside], total=total)
     return value if scores.dtype == torch.float64 else value.to(torch.float32)
 
 

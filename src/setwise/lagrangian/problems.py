@@ -87,6 +87,13 @@ class SetProblem(abc.ABC):
     def violation(self, positive: Tensor, negative: Tensor, variable: float, *, total: float) -> float:
         """By how much the constraint is broken at any variable; negative where it is slack."""
 
+    def value(self, positive: Tensor, negative: Tensor, *, total: float) -> Tensor:
+        """The optimal value, differentiable by the scores; inf without gradient where there is no feasible point."""
+        optimum = self.solve(positive.detach(), negative.detach(), total=total)
+        if math.isinf(optimum.multiplier):  # infeasible, or feasible at one point, where no gradient is finite
+            return positive.new_tensor(optimum.value)
+        return self.lagrangian(positive, negative, optimum, total=total)
+
     def lagrangian(self, positive: Tensor, negative: Tensor, optimum: Optimum, *, total: float) -> Tensor:
         """L at these variables, differentiable by the scores."""
         variable, multiplier = (positive.new_tensor(x) for x in (optimum.variable, optimum.multiplier))

@@ -36,21 +36,19 @@ Gap(value=1.5, optimum=1.5, gap=0.0, residual=0.0)
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from setwise import _checks
-from setwise.lagrangian import exact
 from setwise.lagrangian._batches import read_scores, read_shape
 from setwise.lagrangian._tasks import tasks_of
 from setwise.lagrangian.dualized import Batch, Dualized
 from setwise.lagrangian.floors import DualizedFloors
+from setwise.lagrangian.judged import Judged
 from setwise.lagrangian.memory import ScoreMemory
-from setwise.lagrangian.problems import FProblem, Optimum, SetProblem, Sizes
+from setwise.lagrangian.problems import FProblem, Sizes
 
 VARIANTS = ("exact", "partial", "partial_step", "partial_touched", "partial_one", "full")
 SAMPLINGS = ("uniform", "balanced")
@@ -59,16 +57,7 @@ SOLVES = 32  # exact solutions per pass over the data: each is a few passes over
 AUGMENTED = 1.0
 
 
-class Gap(NamedTuple):
-    """How far the current variables are from the optimum for the remembered scores."""
-
-    value: float  # objective at the current variables
-    optimum: float  # exact, inf where the scores admit no feasible point
-    gap: float  # |value - optimum|
-    residual: float  # by how much the current variables break a constraint
-
-
-class SMeasure(nn.Module):
+class SMeasure(Judged):
     r"""A measure over a whole data set as a term of the loss; see the module's text.
 
     Args:
@@ -124,8 +113,6 @@ class SMeasure(nn.Module):
         self.dualized = self._make_dualized(augmented)
         self.last: Batch | None = None  # what the last call saw, for a DualAscent's step
 
-    variable: Tensor
-    multiplier: Tensor
     _since: Tensor
     _solved: Tensor
 
@@ -149,11 +136,6 @@ class SMeasure(nn.Module):
                 f"but got {self.variant!r} with {self.scaling!r}."
             )
         return DualizedFloors(self.tasks, augmented=rho, maximum=self.max_multiplier)
-
-    @property
-    def num_examples(self) -> int:
-        """How many examples the data set has."""
-        return len(self.memory) // self.tasks.rows
 
     def forward(self, score: Tensor, shape: Tensor, index: Tensor) -> Tensor:
         """The term of a batch, an unbiased estimate of the whole data set's. In training mode it also remembers.
@@ -187,22 +169,6 @@ class SMeasure(nn.Module):
         ).sum(0)
         return torch.where(sizes.positives > 0, constant + sums / sizes.total, zero)
 
-    def _parts(self, batch: Batch, sizes: Sizes) -> tuple[Tensor, Tensor, Tensor]:
-        if self.dualized is not None:
-            positive, negative = self.dualized.parts(batch.scores, batch.rows)
-            return positive, negative, self.dualized.constant(sizes)
-        variable, multiplier = self.variable.to(batch.scores), self.multiplier.to(batch.scores)
-        parts: list[tuple[Tensor, Tensor, Tensor]] = []
-        for problem, k in self.tasks.groups():
-            now = (variable[k], multiplier[k])
-            parts.append((
-                problem.positive_part(batch.scores[:, k], *now),
-                problem.negative_part(batch.scores[:, k], *now),
-                problem.constant(*now, sizes.of(k)),
-            ))  # fmt: skip
-        first, second, third = zip(*parts, strict=True)
-        return torch.cat(first, 1), torch.cat(second, 1), torch.cat(third)
-
     def _weights(self, batch: Batch, sizes: Sizes) -> tuple[Tensor, Tensor]:
         """How many examples each of the batch stands for: members of S+ and of S-, shape (tasks,)."""
         one = torch.ones_like(sizes.total)
@@ -222,13 +188,6 @@ class SMeasure(nn.Module):
         if self._is_normalized:
             batch = batch._replace(share=1 / up, factor=down / up)
         return batch
-
-    def sizes(self) -> Sizes:
-        """How many members of S+ and S- each task has among the examples whose shape is known."""
-        positives, negatives = (count.to(self.memory.scores) for count in self.tasks.sizes(self.memory.counts))
-        return Sizes(
-            positives, negatives, positives.clamp(min=1) if self._is_normalized else torch.ones_like(positives)
-        )
 
     def set_shapes(self, shapes: Tensor) -> None:
         """Tell the shapes of the whole data set, so that their numbers are right from the first batch on.
@@ -253,101 +212,9 @@ class SMeasure(nn.Module):
         self._since.zero_()
         self._solved.fill_(True)
 
-    def _sets(self) -> Iterator[tuple[SetProblem, Tensor, Tensor, float]]:
-        """Problem, scores of S+ and of S-, and total of each task, from what has been seen."""
-        seen = self.memory.seen
-        scores = self.tasks.scores(self.memory.scores[seen]).double()
-        own, other = self.tasks.members(self.memory.shapes[seen])
-        for k in range(len(self.tasks)):
-            positive, negative = scores[own[:, k], k], scores[other[:, k], k]
-            yield (
-                self.tasks.problem(k),
-                positive,
-                negative,
-                float(max(1, len(positive))) if self._is_normalized else 1.0,
-            )
-
-    def _optima(self, *, capped: bool) -> list[Optimum]:
-        found = []
-        for problem, positive, negative, total in self._sets():
-            if len(positive) == 0:
-                found.append(Optimum(math.inf, 0.0, 0.0, feasible=False))
-                continue
-            cap = self._cap(problem, len(negative) / len(positive)) if capped else math.inf
-            found.append(problem.solve(positive, negative, total=total, cap=cap))
-        return found
-
-    def _cap(self, problem: SetProblem, ratio: float) -> float:
-        if self.max_multiplier is not None:
-            return self.max_multiplier
-        return (problem.beta**2 if isinstance(problem, FProblem) else 1.0) + ratio
-
     def _due(self, rows: int) -> bool:
         self._since += rows
         return not bool(self._solved) or int(self._since) * SOLVES >= len(self.memory)
-
-    @staticmethod
-    def exact_value(scores: Tensor, shapes: Tensor, *, beta: float = 1.0, total: float = 1.0) -> Tensor:
-        """The optimum of problem (3) for any scores, inf where infeasible; see :func:`setwise.lagrangian.exact_value`.
-
-        With ``total = |S+|`` it is the value of the term for the same scores.
-        """
-        return exact.exact_value(scores, shapes, beta=beta, total=total)
-
-    def optimum(self) -> float:
-        """The term's optimum for the remembered scores, mean over the tasks; inf where they admit no feasible point."""
-        return _mean([optimum.value for optimum in self._optima(capped=False)])
-
-    def f1_bound(self) -> float:
-        """What the remembered scores prove: F-beta of the shape, thresholded at 0, is at least this (mean of tasks).
-
-        By the hinge program, whatever the surrogate in use; 0 where there is no feasible point.
-        """
-        problem = self.tasks.problems[0]
-        if not isinstance(problem, FProblem):
-            raise _checks.InputError(f"Expected an F-measure for a bound on it, but the measure is {self.measure!r}.")
-        program = FProblem(problem.beta)
-        values = [program.solve(ours, others, total=max(1.0, len(ours))).value for _, ours, others, _ in self._sets()]
-        bounds = [exact.f1_bound(value, beta=problem.beta) for value in values]
-        return _mean(bounds)
-
-    @torch.no_grad()
-    def gap(self) -> Gap:
-        """The current variables beside the exact optimum, both for the remembered scores; means over the tasks."""
-        variable = self.variable if self.dualized is None else self.dualized.variables()
-        values, residual = [], 0.0
-        for (problem, positive, negative, total), now in zip(self._sets(), variable.tolist(), strict=True):
-            if len(positive):
-                values.append(problem.objective(positive, negative, now, total=total))
-                residual = max(residual, problem.violation(positive, negative, now, total=total))
-        if isinstance(self.dualized, Dualized):
-            own, _ = self.tasks.members(torch.where(self.memory.seen, self.memory.shapes, -1))
-            residual = self.dualized.residuals(self.tasks.scores(self.memory.scores), own, self.sizes().total).largest()
-        value, optimum = _mean(values), self.optimum()
-        return Gap(value, optimum, math.inf if math.isinf(optimum) else abs(value - optimum), residual)
-
-    @torch.no_grad()
-    def example_weights(self) -> Tensor:
-        """The weights of the weighted risk that has the same gradient as the term at the remembered scores.
-
-        The risk is sum_i w_i (-q_i) over S+ and sum_j w_j q_j over S-: the measure split into a sum over examples.
-
-        Returns:
-            Non-negative weights, 0 for examples not yet seen.  # shape: (num_examples,), or (num_examples, num_shapes)
-        """
-        rows = torch.arange(len(self.memory), device=self.memory.scores.device)
-        shapes = torch.where(self.memory.seen, self.memory.shapes, -1)
-        own, other = self.tasks.members(shapes)
-        with torch.enable_grad():
-            leaf = self.memory.scores.detach().clone().double().requires_grad_()
-            sizes = self.sizes()
-            every = Batch(self.tasks.scores(leaf), own, other, rows, sizes.total, sizes.total)
-            positive, negative, _ = self._parts(every, sizes)
-            zero = leaf.new_zeros(())
-            sums = torch.where(own, positive, zero).sum(0) + torch.where(other, negative, zero).sum(0)
-            (gradient,) = torch.autograd.grad((sums / sizes.total).mean(), leaf)
-        weights = gradient.abs().reshape(self.num_examples, -1)
-        return weights[:, 0] if weights.shape[1] == 1 else weights
 
     def resize(self, num_examples: int) -> None:
         """Make room for a data set that has grown at its end."""
@@ -381,10 +248,6 @@ class SMeasure(nn.Module):
         return f"num_examples={self.num_examples}, measure={self.measure!r}, variant={self.variant!r}"
 
     @property
-    def _is_normalized(self) -> bool:
-        return self.scaling == "normalized"
-
-    @property
     def _score_width(self) -> int:
         return 1 if self.num_shapes == 2 else self.num_shapes
 
@@ -405,7 +268,3 @@ class SMeasure(nn.Module):
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
         super()._load_from_state_dict(state_dict, prefix, *rest)
         self.last = None
-
-
-def _mean(values: list[float]) -> float:
-    return sum(values) / len(values) if values else math.inf
