@@ -6,8 +6,9 @@
 >>> loss(logits, labels).backward()
 """
 
-from setwise import functional, losses, lp, measures, metrics
+from setwise import functional, lagrangian, losses, lp, measures, metrics
 from setwise._checks import InputError
+from setwise.lagrangian import ConstrainedObjective, DualAscent, EqualQuality, RateConstraint, ShapeHead, SMeasure
 from setwise.losses import (
     AUCLoss,
     AveragePrecisionLoss,
@@ -37,7 +38,10 @@ __all__ = [
     "AUCLoss",
     "AveragePrecisionLoss",
     "BalancedAccuracyLoss",
+    "ConstrainedObjective",
     "DiceLoss",
+    "DualAscent",
+    "EqualQuality",
     "FBetaLoss",
     "FPRAtTPRLoss",
     "GMeanLoss",
@@ -51,13 +55,17 @@ __all__ = [
     "PartialAUCLoss",
     "PrecisionAtKLoss",
     "PrecisionAtRecallLoss",
+    "RateConstraint",
     "RatioLoss",
     "RecallAtPrecisionLoss",
+    "SMeasure",
+    "ShapeHead",
     "TPRAtFPRLoss",
     "TverskyLoss",
     "__version__",
     "choose_threshold",
     "functional",
+    "lagrangian",
     "losses",
     "lp",
     "measures",

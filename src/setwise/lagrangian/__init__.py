@@ -8,21 +8,27 @@ tensor(1.)
 """
 
 from setwise.lagrangian.ascent import DualAscent
+from setwise.lagrangian.constrained import ConstrainedObjective
 from setwise.lagrangian.duals import ExampleMultipliers, Multipliers
 from setwise.lagrangian.exact import ExactMultipliers, exact_multipliers, exact_value, f1_bound
+from setwise.lagrangian.groups import EqualQuality
 from setwise.lagrangian.head import ShapeHead
 from setwise.lagrangian.judged import Gap
 from setwise.lagrangian.programs import s_measure_program
 from setwise.lagrangian.projection import Projection, project, project_touched, project_touched_
+from setwise.lagrangian.rates import RateConstraint
 from setwise.lagrangian.s_measure import SMeasure
 
 __all__ = [
+    "ConstrainedObjective",
     "DualAscent",
+    "EqualQuality",
     "ExactMultipliers",
     "ExampleMultipliers",
     "Gap",
     "Multipliers",
     "Projection",
+    "RateConstraint",
     "SMeasure",
     "ShapeHead",
     "exact_multipliers",
