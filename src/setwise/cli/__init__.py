@@ -1,4 +1,4 @@
-"""The command line, ``setwise train`` and ``setwise evaluate``."""
+"""The command line: ``setwise train``, ``evaluate`` and ``reproduce``."""
 
 import sys
 

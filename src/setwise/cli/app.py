@@ -171,6 +171,36 @@ def _settings(given: dict[str, Any], out: Path | None, *, resume: bool) -> tuple
 
 
 @app.command()
+def reproduce(
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Table to run; --list shows them.")] = None,
+    *,
+    preset: Annotated[str, typer.Option(help="quick: minutes on a CPU; paper: the papers' own protocol.")] = "quick",
+    out: Annotated[Path, typer.Option(help="Folder of all tables.")] = Path("runs/reproduce"),
+    data: Annotated[list[str] | None, typer.Option(help="Data set instead of the preset's; may be repeated.")] = None,
+    seeds: Annotated[int | None, typer.Option(help="Repetitions instead of the preset's.")] = None,
+    only: Annotated[
+        list[str] | None, typer.Option(help="Part of the table, such as method=ours or level=91,83; may be repeated.")
+    ] = None,
+    threads: Annotated[int, typer.Option(help="Threads of torch.")] = 1,
+    device: Annotated[str, typer.Option(help="cpu, gpu or auto.")] = "cpu",
+    list_: Annotated[bool, typer.Option("--list", help="Show every table: state, cost and last result.")] = False,
+) -> None:
+    """Run a table of the papers, going on with what is done already, and write it as Markdown, CSV and a plot."""
+    from setwise.cli import reproducing
+
+    if list_:
+        reproducing.show_list(out)
+        return
+    if name is None:
+        raise InputError("Expected the NAME of a table, but got none; `setwise reproduce --list` shows them.")
+    try:
+        wanted = reproducing.plan(name, preset, data or [], seeds, only or [])
+        reproducing.run_table(wanted, out, threads=threads, device=device)
+    except KeyboardInterrupt:
+        raise typer.Exit(_say("stopped. The same command goes on with it.", INTERRUPTED)) from None
+
+
+@app.command()
 def evaluate(
     folder: Annotated[Path, typer.Argument(metavar="RUN", help="Folder that `setwise train` wrote.")],
     *,

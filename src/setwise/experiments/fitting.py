@@ -113,8 +113,8 @@ class _Recorder(Callback):
         for name, value in values.items():
             self.fit.history[name].append(value)
         if values["measure"] > earlier or not self.fit.weights:
-            network: torch.nn.Module = module.network  # type: ignore[assignment]
-            self.fit.weights = {name: tensor.detach().cpu().clone() for name, tensor in network.state_dict().items()}
+            weights: dict[str, Tensor] = module.judged_weights()  # type: ignore[operator]
+            self.fit.weights = {name: tensor.detach().cpu().clone() for name, tensor in weights.items()}
             self.fit.best_epoch = self.fit.epochs
         self.fit.seconds += time.perf_counter() - self.started
         self.on_epoch(self.fit.epochs, values["measure"])
@@ -146,6 +146,7 @@ def fit(
     patience: int,
     checkpoints: Path,
     on_epoch: Callable[[int, float], None],
+    accelerator: str = "cpu",
 ) -> Fit:
     """Train until the epochs or the patience are used up, going on from ``checkpoints`` where there is one.
 
@@ -159,6 +160,7 @@ def fit(
         patience: Epochs without a better validation measure before stopping.
         checkpoints: Folder for the last checkpoint.
         on_epoch: Told the epochs done and the last validation measure.
+        accelerator: Lightning's name of the device, such as ``"cpu"``, ``"gpu"`` or ``"auto"``.
     """
     recorder = _Recorder(seed, on_epoch)
     keep = ModelCheckpoint(
@@ -166,7 +168,7 @@ def fit(
     )
     with quiet():
         trainer = Trainer(
-            accelerator="cpu",
+            accelerator=accelerator,
             devices=1,
             max_epochs=epochs,
             callbacks=[recorder, _Patience("val_measure", mode="max", patience=patience), keep],

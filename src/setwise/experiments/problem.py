@@ -134,7 +134,7 @@ def draw(problem: Problem, settings: ComparisonSettings, seed: int) -> Draw:
         test_inputs, test_labels = problem.test_inputs, problem.test_labels
     kept, held = data.stratified_split(problem.labels[pool], [1 - settings.validation, settings.validation], seed=seed)
     train, validation = pool[kept], pool[held]
-    shift, scale = _scaling(problem.inputs[train])
+    shift, scale = scaling(problem.inputs[train])
     sets = {
         "train": ((problem.inputs[train] - shift) / scale, problem.labels[train]),
         "validation": ((problem.inputs[validation] - shift) / scale, problem.labels[validation]),
@@ -170,7 +170,7 @@ def _thin(
     return thinned.index
 
 
-def _scaling(inputs: Tensor) -> tuple[Tensor, Tensor]:
+def scaling(inputs: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and deviation of the training set, per column of a table or channel of an image; constants keep scale 1."""
     dims = [0, *range(2, inputs.ndim)]
     shift = inputs.mean(dim=dims, keepdim=True)

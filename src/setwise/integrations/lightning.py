@@ -89,6 +89,10 @@ class MeasureModule(LightningModule):
         self.log("train_loss", loss, on_step=False, on_epoch=True, batch_size=len(target))
         return loss
 
+    def judged_weights(self) -> dict[str, Tensor]:
+        """The network's weights as the validation set sees them; a module that averages weights gives the average."""
+        return self.network.state_dict()
+
     def on_validation_epoch_start(self) -> None:
         """Forget the scores of the epoch before."""
         self._judged.clear()

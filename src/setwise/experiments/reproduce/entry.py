@@ -1,0 +1,112 @@
+"""What a table of the papers is made of: its text and presets from YAML, its methods and columns from a module."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module, resources
+from importlib.util import find_spec
+from typing import Any
+
+from setwise._checks import InputError, extra, one_of
+from setwise.experiments.reproduce.learners import Method
+from setwise.experiments.reproduce.preset import Preset
+from setwise.measures import Measure
+
+PACKAGE = "setwise.experiments.reproduce"
+PRESETS = ("quick", "paper")
+
+
+@dataclass(frozen=True)
+class Table:
+    """What one module of the package says about its table.
+
+    Args:
+        measure: The measure that is trained for; the validation set is judged by its metric.
+        methods: All methods by key.
+        columns: Keys and titles of the numbers in the table; the first one is the one that counts.
+        baseline: Key of the method that the others are compared with.
+        note: Says in a sentence, from the finished runs, what the table is meant to show; may be empty.
+    """
+
+    measure: Measure
+    methods: Mapping[str, Method]
+    columns: Mapping[str, str]
+    baseline: str
+    note: Callable[[Sequence[Mapping[str, Any]]], str] | None = None
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A table that ``setwise reproduce`` knows.
+
+    Args:
+        name: What it is called by.
+        title: What it shows.
+        source: Table or figure, and the paper.
+        data: All data sets that it may be run on.
+        cost: Core-minutes of the quick preset.
+        module: Module of its methods.
+        presets: Protocols by name.
+        published: The papers' own numbers: data set, then method, then one per level of the paper's preset.
+    """
+
+    name: str
+    title: str
+    source: str
+    data: tuple[str, ...]
+    cost: float
+    module: str
+    presets: Mapping[str, Preset]
+    published: Mapping[str, Mapping[str, Sequence[float]]] = field(default_factory=dict)
+
+    def table(self) -> Table:
+        """Methods and columns."""
+        table: Table = import_module(self.module).TABLE
+        return table
+
+    def preset(self, name: str, *, data: Sequence[str] = (), seeds: int | None = None) -> Preset:
+        """A preset by name, on its own data sets or on those given.
+
+        Raises:
+            InputError: When the preset or a data set is none of this table's.
+        """
+        one_of("preset", name, self.presets)
+        preset = self.presets[name]
+        for each in data:
+            one_of("data", each, self.data)
+        return preset.changed(data=data, seeds=seeds)
+
+
+def installed(method: Method) -> bool:
+    """Whether what a method needs can be imported."""
+    return method.needs is None or find_spec(method.needs) is not None
+
+
+def read_entry(name: str) -> Entry:
+    """The entry of one name, from the YAML file beside its module.
+
+    Raises:
+        InputError: When the file is not as it should be.
+    """
+    stem = name.replace("-", "_")
+    text = resources.files(PACKAGE).joinpath(f"{stem}.yaml").read_text(encoding="utf-8")
+    values: dict[str, Any] = extra("yaml", "experiments").safe_load(text)
+    presets = {preset: Preset.from_dict(values[preset]) for preset in PRESETS}
+    entry = Entry(
+        name=name,
+        title=values["title"],
+        source=values["source"],
+        data=tuple(values["data"]),
+        cost=float(values["cost"]),
+        module=f"{PACKAGE}.{stem}",
+        presets=presets,
+        published=values.get("published", {}),
+    )
+    known = entry.table().methods
+    for preset in presets.values():
+        for key in (key for part in preset.parts for key in part.methods):
+            if key not in known:
+                raise InputError(f"Expected the methods of {name} to be among {', '.join(known)}, but got {key!r}.")
+            known[key].rates(preset)
+    return entry

@@ -1,0 +1,255 @@
+"""How a method learns: its loss, optimizer, schedule, batches, and what it does between gradient and step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler, MultiStepLR, OneCycleLR
+
+from setwise._checks import InputError
+from setwise.data import StratifiedBatchSampler
+from setwise.experiments.baselines import MinMaxAUCLoss, ProximalPoint
+from setwise.experiments.reproduce.preset import Preset
+from setwise.training import Recipe, WeightAverage
+
+Passes = Callable[[int], Sequence[list[int]]]
+"""The batches of pass k over the training set; the same number of them in each."""
+
+
+class Learner:
+    """A loss with the preset's own optimizer, schedule and plain batches; others override what they do differently.
+
+    Args:
+        preset: The protocol.
+        rate: The learning rate.
+        loss: What is minimized.
+    """
+
+    def __init__(self, preset: Preset, rate: float, loss: nn.Module) -> None:
+        self.preset = preset
+        self.rate = rate
+        self.loss = loss
+        self.average: WeightAverage | None = None
+
+    def passes(self, labels: NDArray[np.int64], seed: int) -> Passes:
+        """Batches of one pass: all examples in random order, but for a last batch that would be smaller."""
+        size = min(self.preset.batch_size, len(labels))
+
+        def make(number: int) -> list[list[int]]:
+            order = np.random.default_rng([seed, number]).permutation(len(labels))
+            return [order[k : k + size].tolist() for k in range(0, len(labels) - size + 1, size)]
+
+        return make
+
+    def optimizer(self, network: nn.Module) -> Optimizer:
+        """The optimizer of network and loss."""
+        parameters, decay = [*network.parameters(), *self.loss.parameters()], self.preset.weight_decay
+        if self.preset.algorithm == "adamw":
+            return torch.optim.AdamW(parameters, lr=self.rate, weight_decay=decay)
+        return torch.optim.SGD(parameters, lr=self.rate, momentum=self.preset.momentum, weight_decay=decay)
+
+    def scheduler(self, optimizer: Optimizer) -> LRScheduler:
+        """Its schedule, stepped after each batch."""
+        if self.preset.schedule == "one_cycle":
+            return OneCycleLR(optimizer, max_lr=self.rate, total_steps=self.preset.steps)
+        return MultiStepLR(optimizer, self.preset.milestone_steps(), gamma=self.preset.factor)
+
+    def before_step(self, step: int, scores: Tensor, target: Tensor) -> None:
+        """Called when the gradients of step ``step``, counted from 0, are there."""
+
+    def after_step(self, network: nn.Module, done: float) -> None:
+        """Called after each step, with the share of the training that is done."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """What has to be in a checkpoint beside network, loss and optimizer."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take up where :meth:`state_dict` was called."""
+
+
+class RecipeLearner(Learner):
+    """Our own: whatever the :class:`~setwise.training.Recipe` of the measure says."""
+
+    def __init__(self, preset: Preset, rate: float, measure: str) -> None:
+        self.recipe = Recipe.for_measure(measure, batch_size=preset.batch_size, learning_rate=rate)
+        super().__init__(preset, rate, self.recipe.loss())
+
+    def passes(self, labels: NDArray[np.int64], seed: int) -> Passes:
+        """Batches with the recipe's share of positives."""
+        return _stratified(self.recipe.sampler(labels, min(self.preset.batch_size, len(labels)), seed=seed))
+
+    def optimizer(self, network: nn.Module) -> Optimizer:
+        """The recipe's."""
+        self.average = self.recipe.averaging(network)
+        return self.recipe.optimizer(network, self.loss)
+
+    def scheduler(self, optimizer: Optimizer) -> LRScheduler:
+        """The recipe's."""
+        return self.recipe.scheduler(optimizer, self.preset.steps)
+
+    def after_step(self, network: nn.Module, done: float) -> None:
+        """Average the weights, where the recipe does."""
+        if self.average is not None:
+            self.average.update(network, done=done)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The average."""
+        return {} if self.average is None else {"average": self.average.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take up where :meth:`state_dict` was called."""
+        if self.average is not None:
+            self.average.load_state_dict(state["average"])
+
+
+class ProximalLearner(Learner):
+    """PPD-SG and PPD-AdaGrad: the min-max form of AUC in stages, which end at the preset's milestones."""
+
+    def __init__(self, preset: Preset, rate: float, share: float, *, adagrad: bool) -> None:
+        self.min_max = MinMaxAUCLoss(share)
+        super().__init__(preset, rate, self.min_max)
+        self.adagrad = adagrad
+        self.proximal: ProximalPoint | None = None
+
+    def optimizer(self, network: nn.Module) -> Optimizer:
+        """Plain steps, or AdaGrad's."""
+        primal = [*network.parameters(), self.min_max.a, self.min_max.b]
+        self.proximal = ProximalPoint(primal)
+        parameters = [*primal, self.min_max.alpha]
+        if self.adagrad:
+            return torch.optim.Adagrad(parameters, lr=self.rate)
+        return torch.optim.SGD(parameters, lr=self.rate)
+
+    def scheduler(self, optimizer: Optimizer) -> LRScheduler:
+        """The rate falls with each stage."""
+        return MultiStepLR(optimizer, self.preset.milestone_steps(), gamma=self.preset.factor)
+
+    def before_step(self, step: int, scores: Tensor, target: Tensor) -> None:
+        """Begin a stage where one begins, then pull."""
+        if self.proximal is not None:
+            if step in self.preset.milestone_steps():
+                self.proximal.new_stage()
+                self.min_max.set_alpha(scores, target)
+            self.proximal.pull()
+
+    def after_step(self, network: nn.Module, done: float) -> None:  # noqa: ARG002 (the others need them)
+        """Keep the stage's average."""
+        if self.proximal is not None:
+            self.proximal.note()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Reference and average."""
+        return {} if self.proximal is None else self.proximal.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take up where :meth:`state_dict` was called."""
+        if self.proximal is not None:
+            self.proximal.load_state_dict(state)
+
+
+class LibAUCLearner(Learner):
+    """LibAUC's AUCM loss in its second version, with its optimizer PESG and as many positives as negatives a batch."""
+
+    def __init__(self, preset: Preset, rate: float) -> None:
+        super().__init__(preset, rate, _AUCM(import_module("libauc.losses").AUCMLoss(version="v2")))
+
+    def passes(self, labels: NDArray[np.int64], seed: int) -> Passes:
+        """Balanced batches, which the second version asks for."""
+        size = min(self.preset.batch_size, len(labels))
+        return _stratified(StratifiedBatchSampler(labels, size, balanced=True, seed=seed))
+
+    def optimizer(self, network: nn.Module) -> Optimizer:
+        """PESG, which takes the loss's own variables from the loss."""
+        pesg = import_module("libauc.optimizers").PESG
+        made: Optimizer = pesg(
+            network.parameters(),
+            loss_fn=self.loss.loss,
+            lr=self.rate,
+            weight_decay=self.preset.weight_decay,
+            verbose=False,
+        )
+        return made
+
+    def scheduler(self, optimizer: Optimizer) -> LRScheduler:
+        """The rate falls with each stage."""
+        self.stages: Any = optimizer
+        return MultiStepLR(optimizer, self.preset.milestone_steps(), gamma=self.preset.factor)
+
+    def before_step(self, step: int, scores: Tensor, target: Tensor) -> None:  # noqa: ARG002 (the others need them)
+        """Move PESG's reference where a stage begins."""
+        if step in self.preset.milestone_steps():
+            self.stages.update_regularizer()
+
+
+class _AUCM(nn.Module):
+    """Logits to the probabilities that LibAUC takes."""
+
+    def __init__(self, loss: nn.Module) -> None:
+        super().__init__()
+        self.loss = loss
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        value: Tensor = self.loss(torch.sigmoid(input), target)
+        return value.sum()  # of one element
+
+
+@dataclass(frozen=True)
+class Method:
+    """A row of a table.
+
+    Args:
+        key: Its name on disk and in ``--only``.
+        title: What people read.
+        make: Gives the learner for a preset, a rate and the training set's share of positives.
+        algorithm: Under which the preset lists its rates; None for the preset's own algorithm.
+        needs: A module that has to be installed.
+        settings: What the method brings of its own, for the record.
+        resumable: Whether a training can go on from a checkpoint; otherwise it starts anew.
+    """
+
+    key: str
+    title: str
+    make: Callable[[Preset, float, float], Learner]
+    algorithm: str | None = None
+    needs: str | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+    resumable: bool = True
+
+    def rates(self, preset: Preset) -> tuple[float, ...]:
+        """The rates that are tried."""
+        algorithm = self.algorithm or preset.algorithm
+        if algorithm not in preset.rates:
+            raise InputError(f"Expected `rates` of the preset to have those of {algorithm}, but they do not.")
+        return preset.rates[algorithm]
+
+
+def of_loss(key: str, title: str, loss: Callable[[float], nn.Module], **settings: Any) -> Method:
+    """A method that is a loss and nothing else; ``loss`` gets the training set's share of positives."""
+    return Method(key, title, lambda preset, rate, share: Learner(preset, rate, loss(share)), settings=settings)
+
+
+def of_recipe(measure: str, title: str) -> Method:
+    """Our recipe for a measure, under the key ``ours``; its settings are part of the record."""
+    settings = Recipe.for_measure(measure).to_dict()
+    for name in ("batch_size", "learning_rate"):  # the preset's
+        del settings[name]
+    return Method(
+        "ours", title, lambda preset, rate, _: RecipeLearner(preset, rate, measure), "recipe", settings=settings
+    )
+
+
+def _stratified(sampler: StratifiedBatchSampler) -> Passes:
+    def make(number: int) -> list[list[int]]:
+        sampler.set_epoch(number)
+        return list(sampler)
+
+    return make
