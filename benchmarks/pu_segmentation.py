@@ -221,16 +221,18 @@ def threshold_at(scores: Tensor, share: float) -> float:
     return scores.flatten().kthvalue(max(1, round((1 - share) * scores.numel()))).values.item()
 
 
-def run(task: Task, names: list[str], seeds: int, epochs: int) -> dict[str, Any]:
-    """All methods and seeds of one class."""
+def run(task: Task, names: list[str], seeds: int, epochs: int) -> tuple[dict[str, Any], dict[str, nn.Module]]:
+    """All methods and seeds of one class, and each method's first network."""
     found: dict[str, list[dict[str, float]]] = {}
+    first: dict[str, nn.Module] = {}
     for name in names:
         found[name] = []
         for seed in range(seeds):
             start = time.process_time()
-            result = judge(task, train(task, name, seed=seed, epochs=epochs))
-            found[name].append(result | {"seconds": time.process_time() - start})
-    return {"class": task.name, "prior": task.prior, "labelled": task.labelled, "methods": found}
+            network = train(task, name, seed=seed, epochs=epochs)
+            found[name].append(judge(task, network) | {"seconds": time.process_time() - start})
+            first.setdefault(name, network)
+    return {"class": task.name, "prior": task.prior, "labelled": task.labelled, "methods": found}, first
 
 
 def show(found: dict[str, Any]) -> str:
@@ -256,35 +258,29 @@ def show(found: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def draw(task: Task, path: Path, *, epochs: int) -> None:
-    """Every 25th validation image of one class: image and box, naive, nnPU, AUC, truth; seed 0."""
+def draw(tasks: list[tuple[Task, dict[str, nn.Module]]], path: Path) -> None:
+    """Three validation images of each class: image and box, naive, F1, nnPU, AUC, truth; seed 0."""
     import matplotlib as mpl
 
     mpl.use("Agg")
     import matplotlib.pyplot as plt
     from matplotlib.patches import Rectangle
 
-    images, truth = task.held_out
-    rows = range(0, len(images), 25)
-    columns: list[tuple[str, Tensor]] = []
-    for name, at_prior in (("naive", False), ("naive", True), ("nnPU", False), ("AUC", True)):
-        network = train(task, name, seed=0, epochs=epochs)
-        threshold = threshold_at(score(network, task.train[0]), task.prior) if at_prior else 0.0
-        title = f"{name} at the class's share" if at_prior else f"{name} at 0"
-        columns.append((title, (score(network, images) > threshold).long()))
-    columns.append(("truth", truth))
-    figure, grid = plt.subplots(
-        len(rows), 1 + len(columns), figsize=(2.1 * (1 + len(columns)), 1.62 * len(rows) + 0.3), layout="constrained"
-    )
-    for k, panels in zip(rows, grid, strict=True):
+    shades = torch.tensor([[0.16, 0.2, 0.26], [0.34, 0.71, 0.91], [0.55, 0.55, 0.55]])  # other, class, unknown
+    titles = ["image and box", "naive", "F1", "nnPU", "AUC, at the class's share", "truth"]
+    rows = [(task, networks, k) for task, networks in tasks for k in (20, 50, 80)]
+    figure, grid = plt.subplots(len(rows), 6, figsize=(12.6, 1.62 * len(rows) + 0.3), layout="constrained")
+    for (task, networks, k), panels in zip(rows, grid, strict=True):
+        images, truth = task.held_out
         low, high = images[k].amin(), images[k].amax()
         panels[0].imshow(((images[k] - low) / (high - low)).permute(1, 2, 0))
         x1, y1, x2, y2 = largest_rectangle((truth[k] == 1).numpy())
         panels[0].add_patch(Rectangle((x1 - 0.5, y1 - 0.5), x2 - x1, y2 - y1, fill=False, color="#f0a000", linewidth=2))
-        for panel, (_, mask) in zip(panels[1:], columns, strict=True):
-            shades = torch.tensor([[0.16, 0.2, 0.26], [0.34, 0.71, 0.91], [0.55, 0.55, 0.55]])  # other, class, unknown
-            panel.imshow(shades[mask[k]])
-    for panel, title in zip(grid[0], ["image and box", *(title for title, _ in columns)], strict=True):
+        for panel, name in zip(panels[1:5], ("naive", "F1", "nnPU", "AUC"), strict=True):
+            threshold = threshold_at(score(networks[name], task.train[0]), task.prior) if name == "AUC" else 0.0
+            panel.imshow(shades[(score(networks[name], images[k : k + 1])[0] > threshold).long()])
+        panels[5].imshow(shades[truth[k]])
+    for panel, title in zip(grid[0], titles, strict=True):
         panel.set_title(title, fontsize=9)
     for panel in grid.flat:
         panel.set_axis_off()
@@ -303,13 +299,15 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     torch.set_num_threads(1)
-    results = []
+    results, trained = [], []
     for name in args.classes:
         task = load_task(name, args.part)
-        results.append(run(task, args.methods or ["ceiling", *methods(task)], args.seeds, args.epochs))
-        print(show(results[-1]), flush=True)
+        found, first = run(task, args.methods or ["ceiling", *methods(task)], args.seeds, args.epochs)
+        results.append(found)
+        trained.append((task, first))
+        print(show(found), flush=True)
     if args.picture:
-        draw(load_task(args.classes[0], args.part), args.picture, epochs=args.epochs)
+        draw(trained, args.picture)
     if args.json:
         args.json.write_text(json.dumps(results, indent=2))
 
