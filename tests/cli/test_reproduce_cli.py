@@ -64,7 +64,7 @@ def test_a_table_is_run_written_and_listed(capsys: pytest.CaptureFixture[str]) -
     row = " ".join(listed.split("f-score")[0].split())
     assert "binary-auc" in row
     assert "4/4" in row
-    assert "20 core-minutes" in row
+    assert "14 core-minutes" in row
     assert "AUROC of ours" in row
     assert "stl10 (absent)" in " ".join(listed.split())
     assert "0/4" in listed, "the f-score has not been run"

@@ -528,7 +528,7 @@ def test_the_f_score_table_says_who_calls_everything_positive(tmp_path: Path) ->
     plain = [dict(r) | {"metrics": dict(r["metrics"]) | {"positive_at_half": 0.6}} for r in records]
     assert note(plain) == "No run ended where everything is called positive."
     stuck = [dict(r) | {"metrics": dict(r["metrics"]) | {"positive_at_half": 1.0}} for r in records[1:2]]
-    assert note([*plain, *stuck]) == "Runs that call at least 99 % positive at 0.5: Soft F1 at 50 % (1 of 2)."
+    assert note([*plain, *stuck]) == "Runs that call at least 95 % positive at 0.5: Soft F1 at 50 % (1 of 2)."
     assert note(plain) in markdown(plan, plain)
 
 

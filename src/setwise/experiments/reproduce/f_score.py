@@ -20,7 +20,7 @@ from setwise.losses import FBetaLoss
 from setwise.measures import parse
 from setwise.metrics import choose_threshold
 
-ALL_POSITIVE = 0.99  # share called positive from which on a run counts as stuck there
+ALL_POSITIVE = 0.95  # share called positive from which on a run counts as stuck there
 
 
 def best_f1(scores: Any, labels: Any, *, weight: Any = None) -> float:
@@ -42,7 +42,7 @@ def _stuck(records: Sequence[Mapping[str, Any]]) -> str:
     found = [f"{name} ({sum(runs)} of {len(runs)})" for name, runs in counts.items() if any(runs)]
     if not found:
         return "No run ended where everything is called positive."
-    return f"Runs that call at least 99 % positive at 0.5: {', '.join(found)}."
+    return f"Runs that call at least {100 * ALL_POSITIVE:g} % positive at 0.5: {', '.join(found)}."
 
 
 METHODS = (
