@@ -7,7 +7,7 @@ VENV_BENCH := .venv-bench
 PIP_BENCH := $(VENV_BENCH)/bin/python -m pip install --quiet --disable-pip-version-check --constraint benchmarks/constraints.txt
 SHARED_DATA := ../shared/data
 
-.PHONY: demo test lint data bench bench-measures bench-lp clean
+.PHONY: demo test lint data bench bench-measures bench-lp bench-lagrangian clean
 
 demo: $(VENV)/.cli
 	$(BIN)/setwise train --out runs/demo --overwrite
@@ -31,12 +31,18 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/two_pass.py
 	$(MAKE) --no-print-directory bench-measures
 	$(MAKE) --no-print-directory bench-lp
+	$(MAKE) --no-print-directory bench-lagrangian
 
 bench-measures: $(VENV_BENCH)/.ready
 	$(VENV_BENCH)/bin/python benchmarks/measures.py
 
 bench-lp: $(VENV_BENCH)/.ready
 	$(VENV_BENCH)/bin/python benchmarks/lp.py $(BENCH_ARGS)
+
+bench-lagrangian: $(VENV)/.dev
+	$(BIN)/python benchmarks/projection.py
+	$(BIN)/python benchmarks/smeasure_cost.py
+	$(BIN)/python benchmarks/dual_ascent.py
 
 clean:
 	rm -rf $(VENV) $(VENV_BENCH) runs .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -33,6 +33,7 @@ from setwise.losses import (
 )
 from setwise.measures import parse
 from setwise.metrics import choose_threshold
+from setwise.training import Recipe
 
 __all__ = [
     "AUCLoss",
@@ -58,6 +59,7 @@ __all__ = [
     "RateConstraint",
     "RatioLoss",
     "RecallAtPrecisionLoss",
+    "Recipe",
     "SMeasure",
     "ShapeHead",
     "TPRAtFPRLoss",
