@@ -89,6 +89,19 @@ def test_batches_estimate_the_whole_without_bias(surrogate: str) -> None:
     assert whole.item() == pytest.approx((plain + (objective.duals().double() * own).sum()).item())
 
 
+def test_the_surrogate_suits_the_constraint() -> None:
+    _, labels, group = problem(n=120)
+    scores = torch.randn(120, dtype=torch.float64)
+    for text in [*CONSTRAINTS, "error<=0.2", "positive_rate<=0.2"]:
+        kind = "logistic" if text in ("recall>=0.9", "fpr[group=0]<=0.1", "positive_rate<=0.2") else "sigmoid"
+        values = []
+        for surrogate in ("auto", kind):
+            objective = ConstrainedObjective(_Nothing(), text, labels, group, surrogate=surrogate)
+            objective.duals.values.fill_(1.0)
+            values.append(objective(scores, labels, group=group).item())
+        assert values[0] == values[1], text
+
+
 def test_stratified_batches_count_by_their_share_of_the_data_set() -> None:
     _, labels, _ = problem(n=400)
     labels = labels * (torch.arange(400) % 4 == 0)  # about a tenth positive, half of every batch

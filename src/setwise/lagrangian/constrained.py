@@ -41,7 +41,7 @@ from torch.nn import functional as F
 
 from setwise import _checks
 from setwise._checks import InputError
-from setwise.lagrangian._cells import SURROGATES, LinearRows, Row, cell_sums, linear_rows, surrogate_rows
+from setwise.lagrangian._cells import RATES, SURROGATES, LinearRows, Row, cell_sums, linear_rows, surrogate_rows
 from setwise.lagrangian._columns import Columns
 from setwise.lagrangian._report import ConstraintReport, Scored, constraint_report
 from setwise.lagrangian.duals import Multipliers
@@ -49,6 +49,8 @@ from setwise.lagrangian.rates import RateConstraint, read_constraints
 from setwise.lagrangian.thresholds import Threshold
 from setwise.measures import parse
 from setwise.measures._base import prepare
+
+_MIXED = ("accuracy", "error", "churn")  # rates that rise with some decisions and fall with others
 
 Constraints = RateConstraint | str | Sequence[RateConstraint | str]
 
@@ -78,7 +80,9 @@ class ConstrainedObjective(nn.Module):
         group: Groups of the training set, or columns by name, where a constraint needs them.  # shape: (n,)
         weight: Weights of the training set.  # shape: (n,)
         threshold: ``"learned"``, or a number that stays.
-        surrogate: ``"sigmoid"``, near the rates; or ``"hinge"``, ``"logistic"``, bounds of them.
+        surrogate: ``"logistic"`` and ``"hinge"`` are bounds of the rates that reach scores far off, ``"sigmoid"`` is
+            near them. ``"auto"`` is logistic for a floor or ceiling of a rate, where a bound is good enough, and
+            sigmoid for differences, two-sided bounds and precision, where bounds of opposite signs would add up.
         dual_learning_rate: How far a violation moves its multiplier in an epoch, however many steps that is; or a
             function of the epochs done.
         damping: Added to the multipliers as so many times the present violation, against oscillations.
@@ -108,7 +112,7 @@ class ConstrainedObjective(nn.Module):
         *,
         weight: Tensor | None = None,
         threshold: float | str = "learned",
-        surrogate: str = "sigmoid",
+        surrogate: str = "auto",
         dual_learning_rate: float | Callable[[float], float] = 1.0,
         damping: float = 3.0,
         maximum: float | None = None,
@@ -117,7 +121,7 @@ class ConstrainedObjective(nn.Module):
         super().__init__()
         self.objective = _read_objective(objective)
         self.constraints = read_constraints(constraints)
-        _checks.one_of("surrogate", surrogate, SURROGATES)
+        _checks.one_of("surrogate", surrogate, ("auto", *SURROGATES))
         _checks.one_of("sampling", sampling, ("uniform", "stratified"))
         _checks.in_range("damping", damping, 0.0)
         if not callable(dual_learning_rate):
@@ -203,12 +207,11 @@ class ConstrainedObjective(nn.Module):
         self, z: Tensor, labels: Tensor, group: Columns, index: Tensor | None, weight: Tensor | None
     ) -> Tensor:
         """The rows' surrogates estimated from a batch.  # shape: (rows,)."""
-        step = SURROGATES[self.surrogate]
-        up, down = step(z), step(-z)
         w = torch.ones_like(z) if weight is None else weight.reshape(-1).to(z)
         parts = []
         for k, constraint in enumerate(self.constraints):
             linear, totals = self._linear(k)
+            step = SURROGATES[_suited(constraint) if self.surrogate == "auto" else self.surrogate]
             if index is not None and group is None:
                 codes = self._part("codes", k)[index]
             else:
@@ -218,7 +221,7 @@ class ConstrainedObjective(nn.Module):
             else:
                 present = cell_sums(w, codes, totals.numel())
                 scaled = w * (totals.to(w) / torch.where(present > 0, present, 1.0))[codes]
-            above, below = (cell_sums(scaled * part, codes, totals.numel()) for part in (up, down))
+            above, below = (cell_sums(scaled * step(part), codes, totals.numel()) for part in (z, -z))
             parts.append(surrogate_rows(linear, above, below, totals))
         return torch.cat(parts)
 
@@ -351,6 +354,13 @@ class ConstrainedObjective(nn.Module):
                 what = "training examples" if name == "memory" else "rows of constraints"
                 raise InputError(f"Expected a state of {len(own)} {what}, but got {len(saved)}.")
         super()._load_from_state_dict(state_dict, prefix, *rest)
+
+
+def _suited(constraint: RateConstraint) -> str:
+    """The surrogate for a constraint: a convex bound where all coefficients of its rows have one sign."""
+    two_sided = constraint.lower is not None and constraint.upper is not None
+    simple = all(RATES[rate].fixed and rate not in _MIXED for rate in constraint.rates)
+    return "logistic" if simple and not (constraint.difference or two_sided) else "sigmoid"
 
 
 def _read_objective(objective: nn.Module | str) -> nn.Module:
