@@ -8,7 +8,7 @@ tensor(1.)
 """
 
 from setwise.lagrangian.ascent import DualAscent
-from setwise.lagrangian.constrained import ConstrainedObjective
+from setwise.lagrangian.constrained import ConstrainedObjective, Scored
 from setwise.lagrangian.duals import ExampleMultipliers, Multipliers
 from setwise.lagrangian.exact import ExactMultipliers, exact_multipliers, exact_value, f1_bound
 from setwise.lagrangian.groups import EqualQuality
@@ -16,8 +16,22 @@ from setwise.lagrangian.head import ShapeHead
 from setwise.lagrangian.judged import Gap
 from setwise.lagrangian.programs import s_measure_program
 from setwise.lagrangian.projection import Projection, project, project_touched, project_touched_
-from setwise.lagrangian.rates import RateConstraint
+from setwise.lagrangian.rates import (
+    RateConstraint,
+    churn_at_most,
+    demographic_parity,
+    equal_rate,
+    equal_tpr,
+    equalized_odds,
+    fpr_at_most,
+    near_reference,
+    positive_rate_at_most,
+    precision_at_least,
+    recall_at_least,
+)
 from setwise.lagrangian.s_measure import SMeasure
+from setwise.lagrangian.selection import Selection
+from setwise.lagrangian.thresholds import adjust_threshold
 
 __all__ = [
     "ConstrainedObjective",
@@ -30,12 +44,25 @@ __all__ = [
     "Projection",
     "RateConstraint",
     "SMeasure",
+    "Scored",
+    "Selection",
     "ShapeHead",
+    "adjust_threshold",
+    "churn_at_most",
+    "demographic_parity",
+    "equal_rate",
+    "equal_tpr",
+    "equalized_odds",
     "exact_multipliers",
     "exact_value",
     "f1_bound",
+    "fpr_at_most",
+    "near_reference",
+    "positive_rate_at_most",
+    "precision_at_least",
     "project",
     "project_touched",
     "project_touched_",
+    "recall_at_least",
     "s_measure_program",
 ]
