@@ -7,8 +7,9 @@
 tensor(1.)
 """
 
+from setwise.lagrangian._report import Scored
 from setwise.lagrangian.ascent import DualAscent
-from setwise.lagrangian.constrained import ConstrainedObjective, Scored
+from setwise.lagrangian.constrained import ConstrainedObjective
 from setwise.lagrangian.duals import ExampleMultipliers, Multipliers
 from setwise.lagrangian.exact import ExactMultipliers, exact_multipliers, exact_value, f1_bound
 from setwise.lagrangian.groups import EqualQuality
