@@ -17,7 +17,7 @@ from torch import nn
 from setwise import metrics
 from setwise._checks import InputError
 from setwise.experiments.networks import ResNet18
-from setwise.experiments.reproduce import Entry, Plan, Preset, entries, entry, run, write_table
+from setwise.experiments.reproduce import Entry, Plan, Preset, Study, entries, entry, run, write_table
 from setwise.experiments.reproduce import learners as learning
 from setwise.experiments.reproduce.entry import installed
 from setwise.experiments.reproduce.problem import draw, is_present, load_pool
@@ -114,8 +114,8 @@ def timeless(records: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, An
 
 def test_every_entry_can_be_read_and_names_its_parts() -> None:
     found = entries()
-    assert [each.name for each in found] == ["binary-auc", "f-score"]
-    for each in found:
+    assert {"binary-auc", "f-score"} <= {each.name for each in found}
+    for each in (each for each in found if not isinstance(each.presets["quick"], Study)):
         assert isinstance(each, Entry)
         assert each.title
         assert "Table" in each.source

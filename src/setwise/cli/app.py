@@ -172,20 +172,22 @@ def _settings(given: dict[str, Any], out: Path | None, *, resume: bool) -> tuple
 
 @app.command()
 def reproduce(
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Table to run; --list shows them.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="Table or figure to run; --list shows them.")
+    ] = None,
     *,
     preset: Annotated[str, typer.Option(help="quick: minutes on a CPU; paper: the papers' own protocol.")] = "quick",
-    out: Annotated[Path, typer.Option(help="Folder of all tables.")] = Path("runs/reproduce"),
+    out: Annotated[Path, typer.Option(help="Folder of all results.")] = Path("runs/reproduce"),
     data: Annotated[list[str] | None, typer.Option(help="Data set instead of the preset's; may be repeated.")] = None,
     seeds: Annotated[int | None, typer.Option(help="Repetitions instead of the preset's.")] = None,
     only: Annotated[
-        list[str] | None, typer.Option(help="Part of the table, such as method=ours or level=91,83; may be repeated.")
+        list[str] | None, typer.Option(help="Part of the cells, such as method=ours or level=91,83; may be repeated.")
     ] = None,
     threads: Annotated[int, typer.Option(help="Threads of torch.")] = 1,
     device: Annotated[str, typer.Option(help="cpu, gpu or auto.")] = "cpu",
-    list_: Annotated[bool, typer.Option("--list", help="Show every table: state, cost and last result.")] = False,
+    list_: Annotated[bool, typer.Option("--list", help="Show every entry: state, cost and last result.")] = False,
 ) -> None:
-    """Run a table of the papers, going on with what is done already, and write it as Markdown, CSV and a plot."""
+    """Run a table or figure of the papers, going on with what is done already; write Markdown, CSV and plots."""
     from setwise.cli import reproducing
 
     if list_:
@@ -194,8 +196,8 @@ def reproduce(
     if name is None:
         raise InputError("Expected the NAME of a table, but got none; `setwise reproduce --list` shows them.")
     try:
-        wanted = reproducing.plan(name, preset, data or [], seeds, only or [])
-        reproducing.run_table(wanted, out, threads=threads, device=device)
+        wanted = reproducing.wanted_job(name, preset, data or [], seeds, only or [])
+        reproducing.run_job(wanted, reproducing.folder(out, name, preset), threads=threads, device=device)
     except KeyboardInterrupt:
         raise typer.Exit(_say("stopped. The same command goes on with it.", INTERRUPTED)) from None
 

@@ -1,4 +1,4 @@
-"""What a table of the papers is made of: its text and presets from YAML, its methods and columns from a module."""
+"""An entry of the papers: its text and presets from YAML; from a module a table's methods and columns, or a study."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 from setwise._checks import InputError, extra, one_of
 from setwise.experiments.reproduce.learners import Method
 from setwise.experiments.reproduce.preset import Preset
+from setwise.experiments.reproduce.study import Study
 from setwise.measures import Measure
 
 PACKAGE = "setwise.experiments.reproduce"
@@ -38,7 +39,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Entry:
-    """A table that ``setwise reproduce`` knows.
+    """A table of trainings, or a study, that ``setwise reproduce`` knows.
 
     Args:
         name: What it is called by.
@@ -46,8 +47,8 @@ class Entry:
         source: Table or figure, and the paper.
         data: All data sets that it may be run on.
         cost: Core-minutes of the quick preset.
-        module: Module of its methods.
-        presets: Protocols by name.
+        module: Module with ``TABLE``, or with ``STUDY``, a subclass of :class:`Study`.
+        presets: Protocols by name: presets of a table, or instances of the study.
         published: The papers' own numbers: data set, then method, then one per level of the paper's preset.
     """
 
@@ -57,19 +58,19 @@ class Entry:
     data: tuple[str, ...]
     cost: float
     module: str
-    presets: Mapping[str, Preset]
+    presets: Mapping[str, Any]
     published: Mapping[str, Mapping[str, Sequence[float]]] = field(default_factory=dict)
 
     def table(self) -> Table:
-        """Methods and columns."""
+        """Methods and columns of a table of trainings."""
         table: Table = import_module(self.module).TABLE
         return table
 
-    def preset(self, name: str, *, data: Sequence[str] = (), seeds: int | None = None) -> Preset:
-        """A preset by name, on its own data sets or on those given.
+    def preset(self, name: str, *, data: Sequence[str] = (), seeds: int | None = None) -> Any:
+        """A preset by name (a :class:`Preset` of a table, or a study), on its own data sets or on those given.
 
         Raises:
-            InputError: When the preset or a data set is none of this table's.
+            InputError: When the preset or a data set is none of this entry's.
         """
         one_of("preset", name, self.presets)
         preset = self.presets[name]
@@ -92,21 +93,30 @@ def read_entry(name: str) -> Entry:
     stem = name.replace("-", "_")
     text = resources.files(PACKAGE).joinpath(f"{stem}.yaml").read_text(encoding="utf-8")
     values: dict[str, Any] = extra("yaml", "experiments").safe_load(text)
-    presets = {preset: Preset.from_dict(values[preset]) for preset in PRESETS}
+    module = import_module(f"{PACKAGE}.{stem}")
+    study: type[Study] | None = getattr(module, "STUDY", None)
     entry = Entry(
         name=name,
         title=values["title"],
         source=values["source"],
         data=tuple(values["data"]),
         cost=float(values["cost"]),
-        module=f"{PACKAGE}.{stem}",
-        presets=presets,
+        module=module.__name__,
+        presets={preset: (study or Preset).from_dict(values[preset]) for preset in PRESETS if preset in values},
         published=values.get("published", {}),
     )
+    if study is None:
+        _check_methods(entry)
+    return entry
+
+
+def _check_methods(entry: Entry) -> None:
+    """Every method of a preset is one of the table's, and has rates."""
     known = entry.table().methods
-    for preset in presets.values():
+    for preset in entry.presets.values():
         for key in (key for part in preset.parts for key in part.methods):
             if key not in known:
-                raise InputError(f"Expected the methods of {name} to be among {', '.join(known)}, but got {key!r}.")
+                raise InputError(
+                    f"Expected the methods of {entry.name} to be among {', '.join(known)}, but got {key!r}."
+                )
             known[key].rates(preset)
-    return entry
