@@ -1,4 +1,4 @@
-"""Text tables as columns of strings: separator, header and ragged rows sorted out here."""
+"""Tables as columns of strings: of text files separator, header and ragged rows are sorted out here."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 from setwise._checks import InputError
 from setwise.data._files import read_bytes, require_file
+from setwise.data._parquet import is_parquet, read_parquet_columns
 from setwise.data.encoding import is_missing, to_number
 
 _SEPARATORS = (",", "\t", ";", "|", " ")
@@ -17,7 +18,9 @@ _ROWS_LOOKED_AT = 200
 
 def read_columns(path: Path, *, header: bool | str, sep: str | None) -> tuple[dict[str, list[str]], bool]:
     """The cells of each column as stripped strings, by name, and whether the first row was a header."""
-    require_file(path, "a table (CSV, TSV; also .gz, .xz)", advice="check the path")
+    require_file(path, "a table (CSV, TSV, also .gz, .xz; Parquet)", advice="check the path")
+    if is_parquet(path):
+        return read_parquet_columns(path), True
     text = _read_text(path)
     rows = _split(path, text, sep or _guess_separator(text))
     if len(rows[0]) < 2:

@@ -1,15 +1,17 @@
-"""How the columns of a table become numbers: fitted on one table, applied to any other with the same columns.
+"""How the columns of a table become numbers: fitted on some rows, applied to any others with the same columns.
 
 - A column whose values are all numbers stays as it is. If some are missing, they get the median of the others, and a
   further column says where they were missing (1) and where not (0).
 - Any other column becomes one 0/1 column per value (one-hot). Missing is a value of its own.
-- A column without any value is left out.
+- A column without any value is left out. One of dates is refused: a year, a month or the days since some event are
+  numbers that say something, and only you know which.
 - Met later: an unseen value gives zeros in all columns of its one-hot code; a number missing where none was missing
-  before gets the median.
+  before gets the median. :meth:`TableEncoding.remarks` says where that happens.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -18,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from setwise._checks import InputError
+from setwise.data._dates import are_dates
 from setwise.data._files import near_match
 
 MISSING = frozenset({"", "?", "na", "n/a", "nan", "null"})
@@ -68,23 +71,44 @@ class ColumnCode:
     indicator: bool = False
 
     @classmethod
-    def fit(cls, name: str, cells: Sequence[str], *, max_categories: int) -> ColumnCode | None:
-        """The code of a column, or None for one without any value."""
-        different = {cell for cell in set(cells) if not is_missing(cell)}
-        if not different:
-            return None
-        some_missing = len(different) < len(set(cells))
-        numbers = {cell: to_number(cell) for cell in different}
-        if all(number is not None for number in numbers.values()):
-            present = np.array([numbers[cell] for cell in cells if cell in numbers], dtype=np.float64)
-            return cls(name, median=float(np.median(present)), indicator=some_missing)
-        categories = sorted(different)
-        if len(categories) > max_categories:
+    def fit(
+        cls, name: str, cells: Sequence[str], *, max_categories: int, rows: Sequence[int] | None = None
+    ) -> ColumnCode | None:
+        """The code of a column, or None for one without any value.
+
+        Args:
+            name: The column.
+            cells: All of it; what kind of column it is, is said by all cells.
+            max_categories: Refuse more different texts than this.
+            rows: Take median and categories from these rows only, such as those of the training set.
+        """
+        every = set(cells)
+        if all(is_missing(cell) or to_number(cell) is not None for cell in every):
+            return cls._fit_numbers(name, cells if rows is None else [cells[row] for row in rows])
+        texts = sorted(cell for cell in every if not is_missing(cell))
+        if are_dates(texts):
+            raise InputError(
+                f"Expected column {name!r} to hold numbers or categories, but it holds dates or times, such as "
+                f"{texts[0]!r}; make numbers of them (a year, days since), or leave it out: `aside`, --drop."
+            )
+        if len(texts) > max_categories:
             raise InputError(
                 f"Expected column {name!r} to hold numbers or at most {max_categories} different texts, but it holds "
-                f"{len(categories)}, such as {categories[0]!r}; name it in `aside`, or raise `max_categories`."
+                f"{len(texts)}, such as {texts[0]!r}; leave it out (`aside`, --drop), or raise `max_categories`."
             )
-        return cls(name, categories=(*categories, "") if some_missing else tuple(categories))
+        seen = every if rows is None else {cells[row] for row in rows}
+        known = [text for text in texts if text in seen]
+        if not known:
+            return None
+        return cls(name, categories=(*known, "") if any(map(is_missing, seen)) else tuple(known))
+
+    @classmethod
+    def _fit_numbers(cls, name: str, cells: Sequence[str]) -> ColumnCode | None:
+        number_of = {cell: to_number(cell) for cell in set(cells) if not is_missing(cell)}
+        if not number_of:
+            return None
+        present = np.array([number_of[cell] for cell in cells if cell in number_of], dtype=np.float64)
+        return cls(name, median=float(np.median(present)), indicator=len(present) < len(cells))
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -96,6 +120,23 @@ class ColumnCode:
     def encode(self, cells: Sequence[str]) -> NDArray[np.float32]:
         """The encoded columns of these cells, shape (rows, len(columns))."""
         return self._one_hot(cells) if self.categories else self._numbers(cells)
+
+    def remark(self, cells: Sequence[str]) -> str | None:
+        """What these cells hold that those of the fit did not, in a sentence."""
+        counts = Counter(cells)
+        missing = sum(count for cell, count in counts.items() if is_missing(cell))
+        if not self.categories:
+            if missing and not self.indicator:
+                return f"Column {self.name!r}: {missing} missing, taken for the median {self.median:g}."
+            return None
+        new = sorted(cell for cell in counts if not is_missing(cell) and cell not in self.categories)
+        parts = []
+        if new:
+            shown = ", ".join(map(repr, new[:3])) + (", ..." if len(new) > 3 else "")
+            parts.append(f"{sum(counts[cell] for cell in new)} with values not seen before ({shown})")
+        if missing and "" not in self.categories:
+            parts.append(f"{missing} missing")
+        return f"Column {self.name!r}: {' and '.join(parts)}, taken for none of the known values." if parts else None
 
     def _one_hot(self, cells: Sequence[str]) -> NDArray[np.float32]:
         place = {category: k for k, category in enumerate(self.categories)}
@@ -154,6 +195,17 @@ class TableEncoding:
         names = tuple(cells)
         parts = [code.encode(cells[find_column(code.name, names, "features")]) for code in self.features]
         return np.concatenate(parts, axis=1)
+
+    def remarks(self, cells: Cells) -> list[str]:
+        """What is new in a table, one sentence a column: columns left out, values unseen, numbers missing.
+
+        Args:
+            cells: The table's columns, with (at least) those of the encoding.
+        """
+        known = {code.name for code in self.features} | {self.target}
+        further = [name for name in cells if name not in known]
+        found = [f"Left out, since the model does not know them: {', '.join(further)}."] if further else []
+        return found + [text for code in self.features if (text := code.remark(cells[code.name])) is not None]
 
     def to_dict(self) -> dict[str, Any]:
         """The encoding as plain lists, numbers and strings."""

@@ -1,9 +1,8 @@
-"""Tables with a two-class target: CSV and TSV files, and the archive of KEEL's imbalanced sets."""
+"""Tables with a two-class target as numbers: from files, and from the archive of KEEL's imbalanced sets."""
 
 from __future__ import annotations
 
 import zlib
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,10 +15,9 @@ from numpy.typing import ArrayLike, NDArray
 from setwise._checks import InputError, is_count, one_of
 from setwise.data._csv import read_columns
 from setwise.data._files import StrPath, data_root, near_match, require_file
-from setwise.data.encoding import MISSING, ColumnCode, TableEncoding, find_column, to_number
-
-# Pairs whose second value is the positive one whatever the counts: nobody means label 0 when asking for positives.
-_USUAL_PAIRS = (("0", "1"), ("-1", "1"), ("false", "true"), ("no", "yes"), ("n", "y"), ("f", "t"))
+from setwise.data._target import target_labels, target_values
+from setwise.data.encoding import ColumnCode, TableEncoding, find_column
+from setwise.data.raw_table import read_table
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,11 +66,12 @@ def load_table(
     max_categories: int = 200,
     encoding: TableEncoding | None = None,
 ) -> Table:
-    """Read a text table (CSV, TSV and the like; also ``.gz`` and ``.xz``) as numbers with 0/1 labels.
+    """Read a table (CSV, TSV and the like, also ``.gz`` and ``.xz``; Parquet) as numbers with 0/1 labels.
 
     Columns of numbers stay as they are, others become one-hot; missing values (empty, ``?``, ``NA``, ``NaN``, ``null``,
-    ``None``) are handled as :mod:`setwise.data.encoding` says. Medians are taken over all rows of the file: to keep
-    test rows out of them, read two files and pass the first table's ``encoding`` for the second.
+    ``None``) are handled as :mod:`setwise.data.encoding` says. Medians and categories are taken over all rows of the
+    file: to keep test rows out of them, split a table from :func:`read_table`, or read two files and pass the first
+    table's ``encoding`` for the second.
 
     Args:
         path: The file.
@@ -97,20 +96,37 @@ def load_table(
         raise InputError("Expected `target`, `positive` and `features` to be left out where `encoding` is given.")
     one_of("header", header, ("infer", True, False))
     is_count("max_categories", max_categories, 2)
-    file = Path(path).expanduser()
-    names_in_file = encoding.header if encoding is not None and header == "infer" else header
-    cells, named = read_columns(file, header=names_in_file, sep=sep)
-    names = tuple(cells)
-    default = -1 if encoding is None else encoding.target
-    target_name = find_column(default if target is None else target, names, "target")
-    apart = [find_column(name, names, "aside") for name in aside]
-    values = _target_values(file, target_name, cells[target_name])
     if encoding is None:
-        code = _fit_features(cells, features, skip={target_name, *apart}, target=target_name, limit=max_categories)
-        encoding = TableEncoding(code, target_name, *_choose_positive(target_name, values, positive), header=named)
+        raw = read_table(
+            path,
+            target=target,
+            positive=positive,
+            features=features,
+            aside=aside,
+            header=header,
+            sep=sep,
+            max_categories=max_categories,
+        )
+        encoding = raw.fit()
+        return Table(
+            encoding.encode(raw.cells),
+            raw.labels,
+            encoding.columns,
+            raw.target,
+            raw.classes,
+            encoding,
+            {find_column(name, tuple(raw.cells), "aside"): raw.column(name) for name in aside},
+            raw.name,
+        )
+    file = Path(path).expanduser()
+    cells, _ = read_columns(file, header=encoding.header if header == "infer" else header, sep=sep)
+    names = tuple(cells)
+    target_name = find_column(encoding.target, names, "target")
+    apart = [find_column(name, names, "aside") for name in aside]
+    values = target_values(file, target_name, cells[target_name])
     return Table(
         encoding.encode(cells),
-        _labels(file, values, encoding),
+        target_labels(file, target_name, values, encoding.positive, encoding.negative),
         encoding.columns,
         target_name,
         encoding.classes,
@@ -155,77 +171,3 @@ def load_keel(path: StrPath | None, name: str) -> Table:
     codes = tuple(ColumnCode(f"x{k}") for k in range(inputs.shape[1]))
     encoding = TableEncoding(codes, "y", positive="1", negative="0")
     return Table(inputs, labels, encoding.columns, "y", encoding.classes, encoding, name=name)
-
-
-def _value_name(value: object) -> str:
-    """One spelling per value, so that 1, 1.0, "1" and "'1'" are the same."""
-    text = str(value).strip().strip("'")
-    number = to_number(text)
-    return str(int(number)) if number is not None and abs(number) < 2**53 and number == int(number) else text
-
-
-def _target_values(path: Path, target: str, cells: Sequence[str]) -> list[str]:
-    absent = [row for row, cell in enumerate(cells, start=1) if cell.casefold() in MISSING]
-    if absent:
-        raise InputError(
-            f"Expected a value of the target {target!r} in every row of {path}, "
-            f"but {len(absent)} of {len(cells)} are missing, the first in row {absent[0]}."
-        )
-    return [_value_name(cell) for cell in cells]
-
-
-def _choose_positive(target: str, values: Sequence[str], positive: object) -> tuple[str, str | None]:
-    """The positive value, and the negative one or None where every other value is negative."""
-    counts = Counter(values)
-    if len(counts) < 2:
-        raise InputError(f"Expected the target {target!r} to have two values, but it is {values[0]!r} in every row.")
-    if positive is not None:
-        chosen = _value_name(positive)
-        if chosen not in counts:
-            shown = ", ".join(map(repr, sorted(counts)[:8]))
-            raise InputError(f"Expected `positive` to be a value of {target!r} ({shown}), but got {positive!r}.")
-    elif len(counts) > 2:
-        shown = ", ".join(map(repr, sorted(counts)[:6]))
-        raise InputError(
-            f"Expected `positive` to name the positive value of the target {target!r}, "
-            f"since it has {len(counts)} values: {shown}{', ...' if len(counts) > 6 else ''}."
-        )
-    else:
-        low, high = sorted(counts, key=lambda value: (to_number(value) or 0.0, value))
-        usual = any({value.casefold() for value in counts} == set(pair) for pair in _USUAL_PAIRS)
-        chosen = high if usual or counts[high] <= counts[low] else low
-    others = [value for value in counts if value != chosen]
-    return chosen, others[0] if len(others) == 1 else None
-
-
-def _labels(path: Path, values: Sequence[str], encoding: TableEncoding) -> NDArray[np.int64]:
-    known = {encoding.positive, encoding.negative}
-    strange = [] if encoding.negative is None else sorted(set(values) - known)
-    if strange:
-        raise InputError(
-            f"Expected the target {encoding.target!r} of {path} to be {encoding.negative!r} or {encoding.positive!r}, "
-            f"but it also holds {strange[0]!r}."
-        )
-    return np.array([value == encoding.positive for value in values], dtype=np.int64)
-
-
-def _fit_features(
-    cells: Mapping[str, Sequence[str]],
-    features: Sequence[str | int] | None,
-    *,
-    skip: set[str],
-    target: str,
-    limit: int,
-) -> tuple[ColumnCode, ...]:
-    names = tuple(cells)
-    if features is None:
-        chosen = [name for name in names if name not in skip]
-    else:
-        chosen = [find_column(name, names, "features") for name in features]
-    if target in chosen:
-        raise InputError(f"Expected `features` to be without the target {target!r}, but it is among them.")
-    codes = [ColumnCode.fit(name, cells[name], max_categories=limit) for name in chosen]
-    kept = tuple(code for code in codes if code is not None)
-    if not kept:
-        raise InputError("Expected at least one column of inputs with values in it, but there is none.")
-    return kept
