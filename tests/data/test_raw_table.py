@@ -63,10 +63,7 @@ def test_what_is_new_is_said(table: RawTable) -> None:
     cells = {name: list(values) for name, values in table.cells.items() if name != "w"}
     cells["job"] = ["", "a", "b", "c"]
     (remark,) = [text for text in table.fit().remarks(cells) if "job" in text]
-    assert (
-        remark
-        == "Column 'job': 3 with values not seen before ('a', 'b', 'c') and 1 missing, taken for none of the known values."
-    )  # noqa: E501
+    assert "3 with values not seen before ('a', 'b', 'c') and 1 missing, taken for none" in remark
 
 
 def test_weights_and_groups(table: RawTable) -> None:
@@ -135,12 +132,8 @@ def parquet(folder: Path, columns: dict[str, list[Any]], name: str = "data.parqu
 
 
 def test_parquet_is_read_as_the_same_csv(tmp_path: Path) -> None:
-    columns = {
-        "age": [10, None, 30],
-        "job": ["clerk", None, "smith"],
-        "pay": [0.1, 1e-9, 3.5],
-        "y": [True, False, True],
-    }
+    columns: dict[str, list[Any]] = {"age": [10, None, 30], "job": ["clerk", None, "smith"], "pay": [0.1, 1e-9, 3.5]}
+    columns["y"] = [True, False, True]
     first = load_table(parquet(tmp_path, columns))
     second = load_table(write(tmp_path, "age,job,pay,y\n10,clerk,0.1,True\n,,1e-9,False\n30,smith,3.5,True\n"))
     assert first.encoding == second.encoding
