@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from setwise._checks import InputError
-from setwise.experiments.baselines import FocalLoss, MinMaxAUCLoss, ProximalPoint
+from setwise.experiments.baselines import FocalLoss, LagrangianLoss, MinMaxAUCLoss, ProximalPoint
 
 
 def batch(n: int = 40, share: float = 0.25) -> tuple[torch.Tensor, torch.Tensor]:
@@ -96,7 +96,66 @@ def test_the_proximal_pull_and_its_stages() -> None:
     assert other.reference[0].item() == 4.0
 
 
-@pytest.mark.parametrize("loss", [FocalLoss(), MinMaxAUCLoss(0.5)], ids=lambda loss: type(loss).__name__)
+def hinge_counts(scores: torch.Tensor, labels: torch.Tensor) -> tuple[float, float, float]:
+    misses = sum(max(0.0, 1 - float(s)) for s, y in zip(scores, labels, strict=True) if y == 1)
+    alarms = sum(max(0.0, 1 + float(s)) for s, y in zip(scores, labels, strict=True) if y == 0)
+    return misses, alarms, float(labels.sum())
+
+
+@pytest.mark.parametrize(("kind", "floor"), [("precision_at_recall", 0.9), ("recall_at_precision", 0.75), ("f1", None)])
+def test_the_lagrangians_are_those_of_their_problems(kind: str, floor: float | None) -> None:
+    scores = torch.tensor([0.5, -1.0, 2.0, -0.5, 0.25, -3.0])
+    labels = torch.tensor([1.0, 1.0, 1.0, 0.0, 0.0, 0.0])
+    loss = LagrangianLoss(kind, 0.5, floor=floor)
+    loss.multiplier.fill_(2.0)
+    misses, alarms, positives = hinge_counts(scores, labels)
+    objective, violation = {
+        "precision_at_recall": (alarms, misses - 0.1 * positives),
+        "recall_at_precision": (misses, 3 * alarms + misses - positives),
+        "f1": (-0.5 * positives, 0.5 * (misses + alarms) - 0.5 * 2 * (positives - misses)),
+    }[kind]
+    assert loss(scores, labels).item() == pytest.approx((objective + 2 * violation) / positives, rel=1e-5)
+    if kind != "f1":
+        loss.ascend()
+        assert loss.multiplier.item() == pytest.approx(2 + 0.1 * violation / positives, rel=1e-5)
+        loss.ascend()
+        assert loss.multiplier.item() == pytest.approx(2 + 0.1 * violation / positives, rel=1e-5), "once per batch"
+
+
+def test_phi_becomes_the_soft_f1_of_fixed_scores() -> None:
+    scores = torch.tensor([0.5, 0.9, 2.0, -0.5, 0.25, -3.0])
+    labels = torch.tensor([1.0, 1.0, 1.0, 0.0, 0.0, 0.0])
+    misses, alarms, positives = hinge_counts(scores, labels)
+    loss = LagrangianLoss("f1", 0.5)
+    for _ in range(500):
+        loss(scores, labels)
+        loss.ascend()
+    hits = 2 * (positives - misses)
+    assert loss.phi.item() == pytest.approx(hits / (hits + misses + alarms), abs=1e-4)
+    assert loss.multiplier.item() == pytest.approx(positives / (hits + misses + alarms), abs=1e-4)
+
+
+def test_a_recall_floor_is_reached_by_descent_and_ascent() -> None:
+    torch.manual_seed(0)
+    labels = (torch.arange(400) % 5 == 0).float()
+    inputs = torch.randn(400) + 1.2 * labels
+    line = nn.Linear(1, 1)
+    loss = LagrangianLoss("precision_at_recall", 0.2, floor=0.9)
+    optimizer = torch.optim.Adam(line.parameters(), lr=0.05)
+    for _ in range(250):
+        optimizer.zero_grad()
+        loss(line(inputs[:, None])[:, 0], labels).backward()
+        optimizer.step()
+        loss.ascend()
+    scores = line(inputs[:, None])[:, 0]
+    recall = (scores[labels == 1] > 0).float().mean().item()
+    assert recall >= 0.88
+    assert (scores > 0).float().mean() < 0.95, "not by calling everything positive"
+
+
+@pytest.mark.parametrize(
+    "loss", [FocalLoss(), MinMaxAUCLoss(0.5), LagrangianLoss("f1", 0.5)], ids=lambda loss: type(loss).__name__
+)
 def test_what_the_losses_refuse(loss: nn.Module) -> None:
     with pytest.raises(InputError, match="same shape"):
         loss(torch.zeros(3, 1), torch.zeros(3))
@@ -113,3 +172,11 @@ def test_settings_are_checked() -> None:
         MinMaxAUCLoss(1.0)
     with pytest.raises(InputError, match="`weight`"):
         ProximalPoint([], weight=-1.0)
+    with pytest.raises(InputError, match="`kind`"):
+        LagrangianLoss("auc", 0.5)
+    with pytest.raises(InputError, match="`floor`"):
+        LagrangianLoss("precision_at_recall", 0.5)
+    with pytest.raises(InputError, match="`floor` to be None"):
+        LagrangianLoss("f1", 0.5, floor=0.5)
+    with pytest.raises(InputError, match="`share`"):
+        LagrangianLoss("f1", 0.0)

@@ -1,4 +1,4 @@
-r"""What the measure losses are compared with, where torch does not bring it: focal loss, and AUC as a min-max problem.
+r"""What the measure losses are compared with: focal loss, AUC as a min-max problem, Eban's Lagrangians.
 
 The square loss of AUC over all pairs, :math:`E[(1 - h(x) + h(x'))^2]` with x positive, x' negative and h = sigmoid of
 the logit, is a saddle point of a sum over single examples (Ying, Wen, Lyu 2016): with p the share of positives,
@@ -14,6 +14,7 @@ reference, at its end the reference becomes the stage's average, the rate is div
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -21,7 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from setwise._checks import all_binary, in_range, is_floating, same_shape, values_are_readable
+from setwise._checks import InputError, all_binary, in_range, is_floating, one_of, same_shape, values_are_readable
 
 
 class FocalLoss(nn.Module):
@@ -98,6 +99,92 @@ class MinMaxAUCLoss(nn.Module):
             best = means[1] - means[0] if variable is self.alpha else means[variable is self.b]
             variable.copy_(best)
         return True
+
+
+LAGRANGIANS = ("precision_at_recall", "recall_at_precision", "f1")
+
+
+class LagrangianLoss(nn.Module):
+    r"""Eban's Lagrangians (Eban et al., "Scalable learning of non-decomposable objectives", AISTATS 2017).
+
+    Hinge losses bound the false negatives, :math:`L_+ = \sum_+ [1 - s]_+`, and the false positives,
+    :math:`L_- = \sum_- [1 + s]_+`, at the threshold 0; with P positives, TP is at least :math:`P - L_+`. Then
+
+        precision at recall a:   min L_-   s.t.  L_+ <= (1 - a) P
+        recall at precision a:   min L_+   s.t.  a / (1 - a) L_- + L_+ <= P
+        F1:                      max phi   s.t.  phi (L_+ + L_-) <= 2 (1 - phi) (P - L_+)
+
+    and the loss is the Lagrangian of a batch, divided by the positives that the training set's share lets one expect.
+    The network descends; after its step :meth:`ascend` moves the multiplier (and phi) by ``dual_rate`` along the
+    constraint's violation in the last batch.
+
+    Args:
+        kind: ``"precision_at_recall"``, ``"recall_at_precision"`` or ``"f1"``.
+        share: Share of positives in the training data, in (0, 1).
+        floor: The recall or precision a, in (0, 1); None for ``"f1"``.
+        dual_rate: Step of the multiplier.
+
+    >>> loss = LagrangianLoss("precision_at_recall", share=0.5, floor=0.9)
+    >>> loss(torch.zeros(2), torch.tensor([0.0, 1.0]))  # L_- + 1 (L_+ - 0.1)
+    tensor(1.9000)
+    >>> loss.ascend()
+    >>> loss.multiplier
+    tensor(1.0900)
+    """
+
+    multiplier: Tensor
+    phi: Tensor
+
+    def __init__(self, kind: str, share: float, *, floor: float | None = None, dual_rate: float = 0.1) -> None:
+        super().__init__()
+        one_of("kind", kind, LAGRANGIANS)
+        in_range("share", share, 0.0, 1.0, open_low=True, open_high=True)
+        in_range("dual_rate", dual_rate, 0.0, open_high=True)
+        if kind == "f1" and floor is not None:
+            raise InputError(f"Expected `floor` to be None for 'f1', but got {floor}.")
+        if kind != "f1":
+            in_range("floor", math.nan if floor is None else floor, 0.0, 1.0, open_low=True, open_high=True)
+        self.kind = kind
+        self.share = share
+        self.floor = floor or 0.0
+        self.dual_rate = dual_rate
+        self.register_buffer("multiplier", torch.tensor(1.0))
+        self.register_buffer("phi", torch.tensor(0.5))
+        self._last: tuple[Tensor, Tensor] | None = None  # violation, and its slope by phi
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        """The Lagrangian of a batch of logits and labels 0 or 1."""
+        _check(input, target)
+        expected = self.share * target.numel()
+        positive = target > 0.5
+        misses = F.relu(1 - input[positive]).sum() / expected  # L_+
+        alarms = F.relu(1 + input[~positive]).sum() / expected  # L_-
+        count = positive.sum() / expected  # P
+        zero = torch.zeros_like(self.phi)
+        if self.kind == "precision_at_recall":
+            objective, violation, slope = alarms, misses - (1 - self.floor) * count, zero
+        elif self.kind == "recall_at_precision":
+            objective, violation, slope = misses, self.floor / (1 - self.floor) * alarms + misses - count, zero
+        else:
+            hits = 2 * (count - misses)
+            objective, slope = -self.phi, hits.detach() + misses.detach() + alarms.detach()
+            violation = self.phi * (misses + alarms) - (1 - self.phi) * hits
+        self._last = violation.detach(), slope
+        return objective + self.multiplier * violation
+
+    @torch.no_grad()
+    def ascend(self) -> None:
+        """A step of the multiplier, and of phi, by the last batch."""
+        if self._last is None:
+            return
+        violation, slope = self._last
+        if self.kind == "f1":
+            before = self.phi.clone()
+            self.phi.add_(self.dual_rate * (1 - self.multiplier * slope)).clamp_(0, 1)
+            # The multiplier sees phi one step ahead: plain steps of both would circle around the saddle point.
+            violation = violation + 2 * slope * (self.phi - before)
+        self.multiplier.add_(self.dual_rate * violation).clamp_(min=0)
+        self._last = None
 
 
 class ProximalPoint:

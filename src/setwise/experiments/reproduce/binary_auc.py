@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from functools import partial
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from setwise.experiments.baselines import FocalLoss
@@ -38,8 +40,8 @@ def _ramp(margin: float, share: float) -> nn.Module:  # noqa: ARG001 (other loss
     return AUCLoss(margin=margin, surrogate="ramp")
 
 
-def _proximal(preset: Preset, rate: float, share: float, *, adagrad: bool) -> Learner:
-    return ProximalLearner(preset, rate, share, adagrad=adagrad)
+def _proximal(preset: Preset, rate: float, labels: NDArray[np.int64], *, adagrad: bool) -> Learner:
+    return ProximalLearner(preset, rate, float(labels.mean()), adagrad=adagrad)
 
 
 METHODS = (

@@ -6,12 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module, resources
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from setwise._checks import InputError, extra, one_of
 from setwise.experiments.reproduce.learners import Method
 from setwise.experiments.reproduce.preset import Preset
 from setwise.experiments.reproduce.study import Study
+from setwise.experiments.reproduce.tasks import TWO_CLASSES, Task
 from setwise.measures import Measure
 
 PACKAGE = "setwise.experiments.reproduce"
@@ -28,6 +30,8 @@ class Table:
         columns: Keys and titles of the numbers in the table; the first one is the one that counts.
         baseline: Key of the method that the others are compared with.
         note: Says in a sentence, from the finished runs, what the table is meant to show; may be empty.
+        task: What is learned: two classes, or several.
+        figures: Writes further figures into a folder, from the finished runs.
     """
 
     measure: Measure
@@ -35,6 +39,8 @@ class Table:
     columns: Mapping[str, str]
     baseline: str
     note: Callable[[Sequence[Mapping[str, Any]]], str] | None = None
+    task: Task = TWO_CLASSES
+    figures: Callable[[Sequence[Mapping[str, Any]], Path], None] | None = None
 
 
 @dataclass(frozen=True)

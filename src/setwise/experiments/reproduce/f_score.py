@@ -3,11 +3,15 @@
 F1 has a local optimum at which everything is called positive, 2 p / (1 + p) for a share p of positives (66.7 % where
 both classes are as frequent), and the papers report solvers that end there. The share of the test set that is called
 positive at 0.5 is a column of the table, so that one sees who does. Table 4 of the 2020 version.
+
+The program's own gradient is zero where a box has closed (a positive with a score below 0). That is what a general
+solver gives, so it is what the rows of cvxpylayers and qpth train on; ``lp`` is the same value by :class:`FBetaLoss`,
+which keeps the slope there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +19,8 @@ import torch
 from torch import nn
 
 from setwise.experiments.reproduce.entry import Table
-from setwise.experiments.reproduce.learners import of_loss, of_recipe
+from setwise.experiments.reproduce.learners import Method, of_lagrangian, of_loss, of_recipe
+from setwise.experiments.reproduce.peers import RIDGE, ProgramLoss, adversarial_f1, by_cvxpylayers, by_qpth
 from setwise.losses import FBetaLoss
 from setwise.measures import parse
 from setwise.metrics import choose_threshold
@@ -45,11 +50,21 @@ def _stuck(records: Sequence[Mapping[str, Any]]) -> str:
     return f"Runs that call at least {100 * ALL_POSITIVE:g} % positive at 0.5: {', '.join(found)}."
 
 
+def _needing(package: str, key: str, title: str, make: Callable[[], nn.Module], **settings: Any) -> Method:
+    return of_loss(key, title, lambda _: make(), needs=package, **settings)
+
+
 METHODS = (
     of_loss("cross_entropy", "Cross-entropy", lambda _: nn.BCEWithLogitsLoss()),
     of_loss("weighted_cross_entropy", "Weighted cross-entropy", _weighted),
     of_loss("soft_f1", "Soft F1", lambda _: FBetaLoss(surrogate="sigmoid"), surrogate="sigmoid"),
     of_loss("lp", "LP of F1 alone", lambda _: FBetaLoss(), surrogate="hinge"),
+    of_lagrangian("eban", "Eban's Lagrangian", "f1"),
+    _needing(
+        "cvxpylayers", "cvxpylayers", "LP by cvxpylayers (SCS)", lambda: ProgramLoss(by_cvxpylayers), solver="SCS"
+    ),
+    _needing("qpth", "qpth", "LP by qpth", lambda: ProgramLoss(by_qpth), ridge=RIDGE),
+    _needing("ap_perf", "ap_perf", "AP-Perf", adversarial_f1),
     of_recipe("f1", "Ours (Recipe)"),
 )
 

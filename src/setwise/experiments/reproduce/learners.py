@@ -16,8 +16,9 @@ from torch.optim.lr_scheduler import LRScheduler, MultiStepLR, OneCycleLR
 
 from setwise._checks import InputError
 from setwise.data import StratifiedBatchSampler
-from setwise.experiments.baselines import MinMaxAUCLoss, ProximalPoint
+from setwise.experiments.baselines import LagrangianLoss, MinMaxAUCLoss, ProximalPoint
 from setwise.experiments.reproduce.preset import Preset
+from setwise.measures import Measure
 from setwise.training import Recipe, WeightAverage
 
 Passes = Callable[[int], Sequence[list[int]]]
@@ -74,6 +75,26 @@ class Learner:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take up where :meth:`state_dict` was called."""
+
+
+class StratifiedLearner(Learner):
+    """A loss with batches that hold the classes of the training set in their shares."""
+
+    def passes(self, labels: NDArray[np.int64], seed: int) -> Passes:
+        """Stratified batches."""
+        return _stratified(StratifiedBatchSampler(labels, min(self.preset.batch_size, len(labels)), seed=seed))
+
+
+class LagrangianLearner(Learner):
+    """Eban's Lagrangian: the network descends, the multiplier ascends after each step."""
+
+    def __init__(self, preset: Preset, rate: float, loss: LagrangianLoss) -> None:
+        super().__init__(preset, rate, loss)
+        self.lagrangian = loss
+
+    def after_step(self, network: nn.Module, done: float) -> None:  # noqa: ARG002 (the others need them)
+        """A step of the multiplier."""
+        self.lagrangian.ascend()
 
 
 class RecipeLearner(Learner):
@@ -209,20 +230,22 @@ class Method:
     Args:
         key: Its name on disk and in ``--only``.
         title: What people read.
-        make: Gives the learner for a preset, a rate and the training set's share of positives.
+        make: Gives the learner for a preset, a rate and the labels of the training set.
         algorithm: Under which the preset lists its rates; None for the preset's own algorithm.
         needs: A module that has to be installed.
         settings: What the method brings of its own, for the record.
         resumable: Whether a training can go on from a checkpoint; otherwise it starts anew.
+        measure: What its validation set is judged by, where that is not the table's measure.
     """
 
     key: str
     title: str
-    make: Callable[[Preset, float, float], Learner]
+    make: Callable[[Preset, float, NDArray[np.int64]], Learner]
     algorithm: str | None = None
     needs: str | None = None
     settings: dict[str, Any] = field(default_factory=dict)
     resumable: bool = True
+    measure: Measure | None = None
 
     def rates(self, preset: Preset) -> tuple[float, ...]:
         """The rates that are tried."""
@@ -232,18 +255,66 @@ class Method:
         return preset.rates[algorithm]
 
 
-def of_loss(key: str, title: str, loss: Callable[[float], nn.Module], **settings: Any) -> Method:
+def of_loss(
+    key: str,
+    title: str,
+    loss: Callable[[float], nn.Module],
+    *,
+    needs: str | None = None,
+    measure: Measure | None = None,
+    **settings: Any,
+) -> Method:
     """A method that is a loss and nothing else; ``loss`` gets the training set's share of positives."""
-    return Method(key, title, lambda preset, rate, share: Learner(preset, rate, loss(share)), settings=settings)
+
+    def make(preset: Preset, rate: float, labels: NDArray[np.int64]) -> Learner:
+        return Learner(preset, rate, loss(float(labels.mean())))
+
+    return Method(key, title, make, needs=needs, settings=settings, measure=measure)
 
 
-def of_recipe(measure: str, title: str) -> Method:
-    """Our recipe for a measure, under the key ``ours``; its settings are part of the record."""
+def of_lagrangian(
+    key: str, title: str, kind: str, *, floor: float | None = None, measure: Measure | None = None
+) -> Method:
+    """Eban's Lagrangian of a measure."""
+
+    def make(preset: Preset, rate: float, labels: NDArray[np.int64]) -> Learner:
+        return LagrangianLearner(preset, rate, LagrangianLoss(kind, float(labels.mean()), floor=floor))
+
+    return Method(key, title, make, settings={"kind": kind, "floor": floor}, measure=measure)
+
+
+def of_class_loss(
+    key: str,
+    title: str,
+    loss: Callable[[NDArray[np.int64]], nn.Module],
+    *,
+    stratified: bool = False,
+    measure: Measure | None = None,
+    **settings: Any,
+) -> Method:
+    """The same for several classes: ``loss`` gets the number of training examples of each.
+
+    ``stratified`` batches have the classes of the training set in their shares, at least one of each.
+    """
+
+    def make(preset: Preset, rate: float, labels: NDArray[np.int64]) -> Learner:
+        return (StratifiedLearner if stratified else Learner)(preset, rate, loss(np.bincount(labels)))
+
+    return Method(key, title, make, settings=settings | {"stratified": stratified}, measure=measure)
+
+
+def of_recipe(measure: str, title: str, *, key: str = "ours", judged: Measure | None = None) -> Method:
+    """Our recipe for a measure; its settings are part of the record."""
     settings = Recipe.for_measure(measure).to_dict()
     for name in ("batch_size", "learning_rate"):  # the preset's
         del settings[name]
     return Method(
-        "ours", title, lambda preset, rate, _: RecipeLearner(preset, rate, measure), "recipe", settings=settings
+        key,
+        title,
+        lambda preset, rate, _: RecipeLearner(preset, rate, measure),
+        "recipe",
+        settings=settings,
+        measure=judged,
     )
 
 

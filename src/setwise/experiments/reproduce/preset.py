@@ -33,7 +33,7 @@ class Preset:
 
     Args:
         data: Names of the data sets.
-        parts: Which methods at which levels; a level is the percentage of positives in the training set.
+        parts: Which methods at which levels; a level is a percentage, such as that of positives in the training set.
         rates: Learning rates that are tried, by the algorithm of a method; one rate needs no tuning.
         tune_level: Level at which the rate is chosen, with the first seed, by the validation set.
         seeds: Repetitions; seed k decides draw, split, initialization and the order of the batches.
@@ -104,7 +104,7 @@ class Preset:
             if not getattr(self, name):
                 raise InputError(f"Expected `{name}` of a preset to name at least one, but it is empty.")
         for level in (self.tune_level, *(level for part in self.parts for level in part.levels)):
-            in_range("levels", level, 0, 100, open_low=True, open_high=True)
+            in_range("levels", level, 0, 100, open_high=True)
         for rate in (rate for rates in self.rates.values() for rate in rates):
             in_range("rates", rate, 0, open_low=True)
 
@@ -142,8 +142,8 @@ class Preset:
         """The milestones in steps."""
         return [math.ceil(milestone * self.steps) for milestone in self.milestones]
 
-    def make_network(self, channels: int) -> nn.Module:
+    def make_network(self, channels: int, outputs: int = 1) -> nn.Module:
         """A fresh network, initialized from torch's current seed."""
         if self.network == "small":
-            return SmallConvNet(channels, width=self.width)
-        return ResNet18(channels, stem=self.stem, width=self.width)
+            return SmallConvNet(channels, outputs, width=self.width)
+        return ResNet18(channels, outputs, stem=self.stem, width=self.width)

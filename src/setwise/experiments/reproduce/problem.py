@@ -1,9 +1,8 @@
-"""The two-class problems of the papers: half of the classes against the other half, thinned to a level."""
+"""The problems of the papers: half of the classes against the other half, or thirds, thinned to a level."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -18,12 +17,13 @@ from setwise.data import LabelledArrays
 from setwise.experiments.problem import FEWEST, Draw, scaling
 from setwise.experiments.reproduce.preset import Preset
 
+THIRDS = 3
 AS_IT_IS = 0.005  # shares that differ by less are left as they are
 
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """A data set with 1 for the upper half of its classes and 0 for the lower half, before any draw."""
+    """A data set before any draw, its classes in two groups (1 for the upper half, 0 for the lower) or three."""
 
     name: str
     train: LabelledArrays
@@ -54,12 +54,47 @@ def load_pool(name: str) -> Pool:
     )
 
 
+def load_thirds(name: str) -> Pool:
+    """Read a data set and make three classes of its first, second and last third of classes, the last the largest.
+
+    Raises:
+        InputError: When the data cannot be used.
+        OSError: When a file is missing.
+    """
+    train, test = data.load(name, "train"), data.load(name, "test")
+    classes = np.unique(train.labels)
+    if len(classes) < THIRDS:
+        raise InputError(f"Expected at least {THIRDS} classes to group, but {name} has {len(classes)}.")
+    bounds = classes[[len(classes) // THIRDS, 2 * (len(classes) // THIRDS)]]
+    return Pool(
+        name,
+        *(
+            LabelledArrays(d.inputs, np.searchsorted(bounds, d.labels, side="right").astype(np.int64), name=name)
+            for d in (train, test)
+        ),
+    )
+
+
 def draw(pool: Pool, preset: Preset, level: float, seed: int) -> Draw:
     """One seed's sets: drawn, thinned to the level, split, shrunk and scaled by the training set's channels."""
     kept = _thin(_some(pool.train.labels, preset.train_size, seed), pool.train.labels, level, seed)
     test = _some(pool.test.labels, preset.test_size, seed)
     if preset.thin_test:
         test = _thin(test, pool.test.labels, level, seed)
+    return _sets(pool, preset, level, kept, test, seed)
+
+
+def draw_thirds(pool: Pool, preset: Preset, level: float, seed: int) -> Draw:
+    """The same with three classes, where so many percent of the first two are dropped from what is trained on."""
+    some = _some(pool.train.labels, preset.train_size, seed)
+    left = data.drop_class(pool.train.labels[some], cls=range(THIRDS - 1), fraction=level / 100, seed=seed).index
+    return _sets(pool, preset, level, some[left], _some(pool.test.labels, preset.test_size, seed), seed)
+
+
+def _sets(
+    pool: Pool, preset: Preset, level: float, kept: NDArray[np.int64], test: NDArray[np.int64], seed: int
+) -> Draw:
+    """Split, shrunk and scaled: the training images at ``kept`` and the test images at ``test``."""
     labels = pool.train.labels[kept]
     held = preset.validation_share(pool.name)
     first, second = data.stratified_split(labels, [1 - held, held], seed=seed)
@@ -70,16 +105,19 @@ def draw(pool: Pool, preset: Preset, level: float, seed: int) -> Draw:
     }
     targets = {"train": labels[first], "validation": labels[second], "test": pool.test.labels[test]}
     shift, scale = scaling(images["train"])
-    record: dict[str, Any] = {}
+    classes, record = len(np.unique(pool.train.labels)), {}
     for name, y in targets.items():
-        record[name] = {"size": len(y), "positives": int(y.sum())}
-        if min(y.sum(), len(y) - y.sum()) < FEWEST:
+        counts = np.bincount(y, minlength=classes)
+        two = {"size": len(y), "positives": int(y.sum())}
+        record[name] = two if classes == 2 else {"size": len(y), "classes": counts.tolist()}
+        if counts.min() < FEWEST:
             raise InputError(
-                f"Expected at least {FEWEST} positives and {FEWEST} negatives in the {name} set, but level {level:g} "
-                f"of {pool.name} leaves {int(y.sum())} and {int(len(y) - y.sum())}."
+                f"Expected at least {FEWEST} of each class in the {name} set, but level {level:g} of {pool.name} "
+                f"leaves {', '.join(map(str, counts))}."
             )
+    kind = torch.float32 if classes == 2 else torch.int64
     train_set, validation_set, test_set = (
-        TensorDataset((images[name] - shift) / scale, torch.from_numpy(y).float()) for name, y in targets.items()
+        TensorDataset((images[name] - shift) / scale, torch.from_numpy(y).to(kind)) for name, y in targets.items()
     )
     return Draw(train_set, validation_set, test_set, record)
 

@@ -7,7 +7,7 @@ import difflib
 from setwise._checks import InputError
 from setwise.experiments.reproduce.entry import Entry, read_entry
 
-NAMES = ("binary-auc", "f-score")
+NAMES = ("binary-auc", "multiclass-auc", "f-score", "operating-points")
 
 
 def entries() -> tuple[Entry, ...]:

@@ -17,18 +17,18 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from setwise import metrics
 from setwise._checks import InputError
 from setwise.experiments import fitting
 from setwise.experiments.comparison import Progress
-from setwise.experiments.judging import judge, versions
+from setwise.experiments.judging import versions
 from setwise.experiments.problem import Draw
 from setwise.experiments.reproduce.entry import Entry, Table, installed
 from setwise.experiments.reproduce.learners import Method
 from setwise.experiments.reproduce.preset import Preset
-from setwise.experiments.reproduce.problem import Pool, draw, load_pool
+from setwise.experiments.reproduce.problem import Pool
 from setwise.experiments.reproduce.store import RunLog, commit
-from setwise.experiments.reproduce.training import Trained, train
+from setwise.experiments.reproduce.training import train
+from setwise.measures import Measure
 
 FORMAT = 1  # of the lines; raised when trainings change their meaning
 PARTS_OF_A_CELL = ("data", "method", "level", "seed")
@@ -165,7 +165,9 @@ def run(
     log = RunLog(out / "runs.jsonl")
     records: dict[str, Mapping[str, Any]] = dict(log.records())
     done, total = plan.counts(records)
-    pools = {data: load_pool(data) for data in plan.preset.data if done < total}  # says at once what is missing
+    pools = {
+        data: plan.table.task.load(data) for data in plan.preset.data if done < total
+    }  # says at once what is missing
     progress.start(total, done)
     with fitting.repeatable(threads):
         work = _Work(plan, out, progress, pools, threads, accelerator)
@@ -225,7 +227,8 @@ class _Work:
                 drawn,
                 rate=cell.rate,
                 seed=cell.seed,
-                measure=self.plan.table.measure,
+                measure=self._measure(method),
+                outputs=self.plan.table.task.outputs,
                 checkpoints=checkpoints,
                 on_judgement=self.progress.epoch,
                 accelerator=self.accelerator,
@@ -233,36 +236,30 @@ class _Work:
         except InputError as error:  # scores that are not finite: this rate is too high for this method
             record["failed"] = str(error)
         else:
-            record |= _judged(self.plan.table, trained)
+            record |= {
+                "metrics": {},
+                **self.plan.table.task.judge(self._measure(method), trained.scores),
+                "validation": trained.validation,
+                "best_step": trained.best_step,
+                "history": trained.history,
+                "seconds_per_iteration": trained.seconds_per_iteration,
+            }
         shutil.rmtree(checkpoints, ignore_errors=True)
         now = dt.datetime.now(dt.UTC)
         spent = round(time.process_time() - started, 3)
         return record | {"core_seconds": spent, "date": now.isoformat(timespec="seconds")}
 
+    def _measure(self, method: Method) -> Measure:
+        return method.measure or self.plan.table.measure
+
     def _draw(self, cell: Cell) -> Draw:
         wanted = cell.data, cell.level, cell.seed
         if self.drawn is None or self.drawn[0] != wanted:
-            self.drawn = wanted, draw(self.pools[cell.data], self.plan.preset, cell.level, cell.seed)
+            self.drawn = (
+                wanted,
+                self.plan.table.task.draw(self.pools[cell.data], self.plan.preset, cell.level, cell.seed),
+            )
         return self.drawn[1]
-
-
-def _judged(table: Table, trained: Trained) -> dict[str, Any]:
-    """Measures of the test set: with the threshold from the validation set, and at a probability of 0.5."""
-    judged = judge(table.measure, trained.scores)
-    scores, labels = trained.scores["test_scores"], trained.scores["test_labels"]
-    at_half = {
-        "f1_at_half": float(metrics.metric_by_name("f1")(scores, labels)),
-        "accuracy_at_half": float(metrics.accuracy(scores, labels)),
-        "positive_at_half": float((scores >= 0).mean()),
-    }
-    return {
-        "metrics": judged["metrics"] | at_half,
-        "threshold": judged["threshold"],
-        "validation": trained.validation,
-        "best_step": trained.best_step,
-        "history": trained.history,
-        "seconds_per_iteration": trained.seconds_per_iteration,
-    }
 
 
 def _text(value: object) -> str:

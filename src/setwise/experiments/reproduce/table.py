@@ -97,6 +97,7 @@ def markdown(plan: Plan, records: Sequence[Record]) -> str:
     """The page: per data set the values and the differences, then the papers' numbers and how it was run."""
     found, table = lines(plan, records), plan.table
     parts = [f"# {plan.entry.name}, {plan.preset_name} preset", f"{plan.entry.title}. {plan.entry.source}."]
+    parts.append(f"Columns: {plan.table.task.level}, in percent.")
     done, total = len(records), sum(len(plan.final(d, m, 1.0)) for d, m in plan.rows())
     if done < total:
         parts.append(f"**Not finished: {done} of {total} runs of the table.**")
@@ -151,7 +152,7 @@ def plot(plan: Plan, records: Sequence[Record], path: Path) -> None:
                 label = plan.table.methods[key].title
                 axes.errorbar(x, y, yerr=bars, marker="o", markersize=4, color=f"C{k}", label=label, linewidth=1)
             axes.set_xticks(range(len(levels)), [f"{level:g} %" for level in levels])
-            axes.set(title=data, xlabel="positives in the training set", ylabel=title)
+            axes.set(title=data, xlabel=plan.table.task.level, ylabel=title)
         if panels:
             figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
         write_whole(path, lambda partial: figure.savefig(partial, dpi=130, format="png"))
@@ -162,6 +163,8 @@ def write_table(plan: Plan, records: Sequence[Record], out: Path) -> None:
     for name, text in (("table.md", markdown(plan, records)), ("table.csv", csv_text(plan, records))):
         write_whole(out / name, lambda partial, text=text: partial.write_text(text, encoding="utf-8"))  # type: ignore[misc]
     plot(plan, records, out / "table.png")
+    if plan.table.figures is not None and records:
+        plan.table.figures(records, out)
 
 
 def _grid(plan: Plan, found: Sequence[Line], what: str) -> str:

@@ -141,6 +141,7 @@ def train(
     rate: float,
     seed: int,
     measure: Measure,
+    outputs: int = 1,
     checkpoints: Path,
     on_judgement: Callable[[int, float], None],
     accelerator: str = "cpu",
@@ -154,6 +155,7 @@ def train(
         rate: The learning rate.
         seed: Decides initialization and order of the batches.
         measure: What the validation set is judged by.
+        outputs: Logits of the network.
         checkpoints: Folder for the last checkpoint.
         on_judgement: Told the judgements done and the last one's value.
         accelerator: Lightning's name of the device.
@@ -161,8 +163,8 @@ def train(
     inputs, target = drawn.train.tensors
     labels = target.numpy().astype(np.int64)
     torch.manual_seed(seed)
-    network = preset.make_network(inputs.shape[1])
-    learner = method.make(preset, rate, float(labels.mean()))
+    network = preset.make_network(inputs.shape[1], outputs)
+    learner = method.make(preset, rate, labels)
     module = MethodModule(network, learner, measure)
     fit = fitting.fit(
         module,
