@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor, nn
 
 from setwise import _checks
+from setwise.distributed import Group, active
 from setwise.lp import LinearProgram
+
+OneSet = tuple[Tensor, Tensor, Tensor | None]  # scores, boolean labels, weights, each of shape (n,)
 
 
 class Metric(Protocol):
@@ -92,6 +96,48 @@ def positives(labels: Tensor, *, check_values: bool = True, name: str = "target"
     if check_values and _checks.values_are_readable() and not _equal(positive, labels.bool()):
         _checks.all_binary(name, labels)
     return positive
+
+
+def one_set(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    *,
+    check_values: bool,
+    group: Group,
+    look_first: bool = True,
+) -> OneSet:
+    """All elements of ``input``, on all ranks of the group, as one set of scores, boolean labels and weights.
+
+    Args:
+        input: Scores of any shape.
+        target: Labels of the same shape.
+        weight: Weights of the same shape, or None.
+        check_values: Whether values are looked at, where they can be read.
+        group: Over which ranks the set is spread.
+        look_first: Whether a look at the scores is due here. Where the loss shows what is not finite, a single process
+            may do without; several look before they exchange anything.
+    """
+    ranks = active(group)
+    if ranks is None:
+        return _own_set(input, target, weight, check_values=check_values, look=look_first)
+    return cast(
+        "OneSet", ranks.gather(lambda: _own_set(input, target, weight, check_values=check_values, look=True), input)
+    )
+
+
+def _own_set(input: Tensor, target: Tensor, weight: Tensor | None, *, check_values: bool, look: bool) -> OneSet:
+    scores, weight = prepare(input, target, weight)
+    if scores.ndim != 1:
+        scores, target, weight = scores.flatten(), target.flatten(), None if weight is None else weight.flatten()
+    check_values = check_values and _checks.values_are_readable()
+    if check_values and weight is not None:
+        _checks.all_non_negative("weight", weight)
+    positive = positives(target, check_values=check_values)
+    # A sum is a cheap look at all scores: it is finite if they are, unless they are near the largest float.
+    if look and check_values and not math.isfinite(scores.detach().sum().item()):
+        _checks.all_finite("input", input)
+    return scores, positive, weight
 
 
 def _equal(first: Tensor, second: Tensor) -> bool:

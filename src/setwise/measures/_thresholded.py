@@ -10,10 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from setwise import _checks
+from setwise.distributed import Group, check_group
 from setwise.kernels.fixed_threshold import fixed_point
 from setwise.kernels.operating_point import best_point
 from setwise.kernels.point_rules import Found, Rule
-from setwise.measures._base import positives, prepare
+from setwise.measures._base import one_set, positives, prepare
 from setwise.measures._point_settings import Settings
 
 
@@ -78,28 +79,11 @@ def exact(scores: Tensor, labels: Tensor, weight: Tensor | None, chosen: Setting
     return torch.where(kept if isinstance(kept, Tensor) else torch.tensor(kept), value, nothing)
 
 
-def one_set(
-    input: Tensor, target: Tensor, weight: Tensor | None, *, check_values: bool
-) -> tuple[Tensor, Tensor, Tensor | None]:
-    """All elements of ``input`` as one set of scores, boolean labels and weights, after the checks."""
-    scores, weight = prepare(input, target, weight)
-    if scores.ndim != 1:
-        scores, target, weight = scores.flatten(), target.flatten(), None if weight is None else weight.flatten()
-    check_values = check_values and _checks.values_are_readable()
-    if check_values and weight is not None:
-        _checks.all_non_negative("weight", weight)
-    positive = positives(target, check_values=check_values)
-    # A sum is a cheap look at all scores: it is finite if they are, unless they are near the largest float.
-    if check_values and not math.isfinite(scores.detach().sum().item()):
-        _checks.all_finite("input", input)
-    return scores, positive, weight
-
-
 def loss(
-    input: Tensor, target: Tensor, weight: Tensor | None, chosen: Settings, *, check_values: bool
+    input: Tensor, target: Tensor, weight: Tensor | None, chosen: Settings, *, check_values: bool, group: Group
 ) -> tuple[Tensor, Found]:
     """The loss over all elements of ``input`` as one set, and its point."""
-    return evaluate(*one_set(input, target, weight, check_values=check_values), chosen)
+    return evaluate(*one_set(input, target, weight, check_values=check_values, group=group), chosen)
 
 
 class OperatingPointLoss(nn.Module):
@@ -113,13 +97,15 @@ class OperatingPointLoss(nn.Module):
     undefined_batches: Tensor
     _read: Callable[..., Settings]
 
-    def __init__(self, options: dict[str, Any], *, check_values: bool) -> None:
+    def __init__(self, options: dict[str, Any], *, check_values: bool, group: Group) -> None:
         super().__init__()
         self._read(**options)  # the checks
+        check_group(group)
         for name, value in options.items():
             setattr(self, name, value)
         self._options = tuple(options)
         self.check_values = check_values
+        self.group = group
         self._found: Found | None = None
         self.register_buffer("undefined_batches", torch.zeros((), dtype=torch.int64), persistent=False)
 
@@ -130,7 +116,7 @@ class OperatingPointLoss(nn.Module):
 
     # Each subclass has a `forward` of its own: torch.compile counts recompilations by the code of that method.
     def _evaluate(self, input: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
-        value, found = loss(input, target, weight, self.settings, check_values=self.check_values)
+        value, found = loss(input, target, weight, self.settings, check_values=self.check_values, group=self.group)
         undefined = _undefined(found)
         if isinstance(undefined, bool):
             if undefined:
@@ -178,7 +164,7 @@ def find_operating_point(
     if not isinstance(measure, OperatingPointLoss):
         raise TypeError(f"Expected `measure` to be a loss at an operating point, but got {type(measure).__name__}.")
     with torch.no_grad():
-        found = loss(input, target, weight, measure.settings, check_values=measure.check_values)[1]
+        found = loss(input, target, weight, measure.settings, check_values=measure.check_values, group=measure.group)[1]
     return _describe(measure.settings.rule, found)
 
 

@@ -38,9 +38,10 @@ import torch
 from torch import Tensor, nn
 
 from setwise import _checks
+from setwise.distributed import Group, check_group
 from setwise.kernels import Term, pair_loss
 from setwise.lp import LinearProgram
-from setwise.measures._base import positives, prepare
+from setwise.measures._base import one_set, positives, prepare
 
 SURROGATES = ("hinge", "squared_hinge", "ramp")
 REDUCTIONS = ("mean", "sum")
@@ -105,6 +106,7 @@ def auc_loss(
     surrogate: str = "hinge",
     reduction: str = "mean",
     check_values: bool = True,
+    group: Group = None,
 ) -> Tensor:
     """Pairwise surrogate of 1 - AUC over all elements of ``input``.
 
@@ -117,13 +119,14 @@ def auc_loss(
         reduction: ``"mean"`` or ``"sum"`` over the (weighted) pairs.
         check_values: Refuse scores that are not finite and labels other than 0 and 1. Never done while tracing or under
             ``torch.func`` transforms.
+        group: Over which ranks the set is spread; see :mod:`setwise.distributed`.
 
     Returns:
         A scalar. A set without any pair (one class only, empty, all weights of a class 0) gives 0 with zero gradient.
     """
     _check_settings(margin, surrogate, reduction)
     terms = surrogate_terms(surrogate, margin)
-    return _loss(input, target, weight, terms, mean=reduction == "mean", check_values=check_values)[0]
+    return _loss(input, target, weight, terms, mean=reduction == "mean", check_values=check_values, group=group)[0]
 
 
 class AUCLoss(nn.Module):
@@ -134,6 +137,7 @@ class AUCLoss(nn.Module):
         surrogate: ``"hinge"``, ``"squared_hinge"`` or ``"ramp"``.
         reduction: ``"mean"`` or ``"sum"`` over the (weighted) pairs.
         check_values: Refuse scores that are not finite and labels other than 0 and 1.
+        group: Over which ranks the set is spread; see :mod:`setwise.distributed`.
 
     Attributes:
         undefined_batches: How many batches held no pair so far, and so gave loss 0 and no gradient. Batches under
@@ -150,14 +154,22 @@ class AUCLoss(nn.Module):
     undefined_batches: Tensor
 
     def __init__(
-        self, margin: float = 1.0, surrogate: str = "hinge", *, reduction: str = "mean", check_values: bool = True
+        self,
+        margin: float = 1.0,
+        surrogate: str = "hinge",
+        *,
+        reduction: str = "mean",
+        check_values: bool = True,
+        group: Group = None,
     ) -> None:
         super().__init__()
         _check_settings(margin, surrogate, reduction)
+        check_group(group)
         self.margin = margin
         self.surrogate = surrogate
         self.reduction = reduction
         self.check_values = check_values
+        self.group = group
         self.register_buffer("undefined_batches", torch.zeros((), dtype=torch.int64), persistent=False)
 
     def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
@@ -169,6 +181,7 @@ class AUCLoss(nn.Module):
             surrogate_terms(self.surrogate, self.margin),
             mean=self.reduction == "mean",
             check_values=self.check_values,
+            group=self.group,
         )
         if isinstance(total, float):
             if total == 0:
@@ -200,16 +213,18 @@ def surrogate_terms(surrogate: str, margin: float) -> tuple[Term, ...]:
 
 
 def _loss(
-    input: Tensor, target: Tensor, weight: Tensor | None, terms: tuple[Term, ...], *, mean: bool, check_values: bool
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    terms: tuple[Term, ...],
+    *,
+    mean: bool,
+    check_values: bool,
+    group: Group,
 ) -> tuple[Tensor, Tensor | float]:
-    scores, weight = prepare(input, target, weight)
-    if scores.ndim != 1:
-        scores, target, weight = scores.flatten(), target.flatten(), None if weight is None else weight.flatten()
-    check_values = check_values and _checks.values_are_readable()
-    if check_values and weight is not None:
-        _checks.all_non_negative("weight", weight)
-    loss, total = pair_loss(scores, positives(target, check_values=check_values), weight, terms, mean=mean)
+    found = one_set(input, target, weight, check_values=check_values, group=group, look_first=False)
+    loss, total = pair_loss(*found, terms, mean=mean)
     # A score that is not finite cannot give a finite value, so a finite value needs no further pass over the scores.
-    if check_values and (total == 0 or not math.isfinite(loss.item())):
+    if check_values and _checks.values_are_readable() and (total == 0 or not math.isfinite(loss.item())):
         _checks.all_finite("input", input)
     return loss, total

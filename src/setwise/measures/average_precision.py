@@ -46,8 +46,9 @@ import torch
 from torch import Tensor, nn
 
 from setwise import _checks
+from setwise.distributed import Group, check_group
 from setwise.kernels import Term, precision_loss
-from setwise.measures._base import count_undefined, positives, prepare
+from setwise.measures._base import count_undefined, one_set, positives, prepare
 from setwise.measures.auc import surrogate_terms
 
 SURROGATES = ("hinge", "ramp")
@@ -81,6 +82,7 @@ def average_precision_loss(
     surrogate: str = "hinge",
     weight: Tensor | None = None,
     check_values: bool = True,
+    group: Group = None,
 ) -> Tensor:
     """One minus a soft average precision over all elements of ``input``.
 
@@ -92,13 +94,14 @@ def average_precision_loss(
         weight: Non-negative per-sample weights of the same shape, constants.
         check_values: Refuse scores that are not finite and labels other than 0 and 1. Never done while tracing or under
             ``torch.func`` transforms.
+        group: Over which ranks the set is spread; see :mod:`setwise.distributed`.
 
     Returns:
         A scalar in [0, 1]. A set without any pair (one class only, empty, all weights of a class 0) gives 0 with zero
         gradient.
     """
     _check_settings(margin, surrogate)
-    return _loss(input, target, weight, surrogate_terms(surrogate, margin), check_values=check_values)[0]
+    return _loss(input, target, weight, surrogate_terms(surrogate, margin), check_values=check_values, group=group)[0]
 
 
 class AveragePrecisionLoss(nn.Module):
@@ -108,6 +111,7 @@ class AveragePrecisionLoss(nn.Module):
         margin: How far below a positive a negative must be to cost nothing.
         surrogate: ``"hinge"`` or ``"ramp"``.
         check_values: Refuse scores that are not finite and labels other than 0 and 1.
+        group: Over which ranks the set is spread; see :mod:`setwise.distributed`.
 
     Attributes:
         undefined_batches: How many batches held no pair of a positive and a negative so far, and so gave loss 0 and no
@@ -123,18 +127,22 @@ class AveragePrecisionLoss(nn.Module):
 
     undefined_batches: Tensor
 
-    def __init__(self, margin: float = 1.0, surrogate: str = "hinge", *, check_values: bool = True) -> None:
+    def __init__(
+        self, margin: float = 1.0, surrogate: str = "hinge", *, check_values: bool = True, group: Group = None
+    ) -> None:
         super().__init__()
         _check_settings(margin, surrogate)
+        check_group(group)
         self.margin = margin
         self.surrogate = surrogate
         self.check_values = check_values
+        self.group = group
         self.register_buffer("undefined_batches", torch.zeros((), dtype=torch.int64), persistent=False)
 
     def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """The loss of one batch; see :func:`average_precision_loss`."""
         terms = surrogate_terms(self.surrogate, self.margin)
-        loss, total = _loss(input, target, weight, terms, check_values=self.check_values)
+        loss, total = _loss(input, target, weight, terms, check_values=self.check_values, group=self.group)
         count_undefined(self.undefined_batches, defined=total > 0)
         return loss
 
@@ -149,15 +157,6 @@ def _check_settings(margin: float, surrogate: str) -> None:
 
 
 def _loss(
-    input: Tensor, target: Tensor, weight: Tensor | None, terms: tuple[Term, ...], *, check_values: bool
+    input: Tensor, target: Tensor, weight: Tensor | None, terms: tuple[Term, ...], *, check_values: bool, group: Group
 ) -> tuple[Tensor, Tensor | float]:
-    scores, weight = prepare(input, target, weight)
-    if scores.ndim != 1:
-        scores, target, weight = scores.flatten(), target.flatten(), None if weight is None else weight.flatten()
-    check_values = check_values and _checks.values_are_readable()
-    if check_values:
-        if weight is not None:
-            _checks.all_non_negative("weight", weight)
-        if not math.isfinite(scores.detach().sum().item()):  # an overflow of the sum alone is no error
-            _checks.all_finite("input", input)
-    return precision_loss(scores, positives(target, check_values=check_values), weight, terms)
+    return precision_loss(*one_set(input, target, weight, check_values=check_values, group=group), terms)

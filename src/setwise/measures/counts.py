@@ -33,6 +33,7 @@ import torch
 from torch import Tensor, nn
 
 from setwise import _checks
+from setwise.distributed import Group, Ranks, active, check_group
 from setwise.kernels.attach import attach
 from setwise.kernels.errors import errors_numpy, hinge_errors, sigmoid_errors
 from setwise.measures._base import count_undefined
@@ -64,6 +65,8 @@ class CountOptions(TypedDict, total=False):
             over those in which the measure is defined.
         ignore_index: Targets of this value are left out.
         check_values: Refuse scores that are not finite and targets that are no labels.
+        group: Over which ranks the set is spread, whose counts are then added up; with ``counting="image"`` the mean
+            is over the images of all ranks. See :mod:`setwise.distributed`.
     """
 
     margin: float | None
@@ -73,6 +76,7 @@ class CountOptions(TypedDict, total=False):
     counting: str
     ignore_index: int | None
     check_values: bool
+    group: Group
 
 
 @dataclass(frozen=True)
@@ -86,6 +90,7 @@ class Counting:
     counting: str = "batch"
     ignore_index: int | None = None
     check_values: bool = True
+    group: Group = None
 
     def __post_init__(self) -> None:
         for name, allowed in (("surrogate", SURROGATES), ("link", LINKS), ("average", AVERAGES)):
@@ -96,6 +101,7 @@ class Counting:
             _checks.in_range("margin", self.margin, 0.0, 1.0 if hinge else math.inf, open_high=not hinge)
         if self.ignore_index is not None:
             _checks.is_count("ignore_index", self.ignore_index, low=-(2**63))
+        check_group(self.group)
 
     @property
     def used_margin(self) -> float:
@@ -122,25 +128,37 @@ class Counting:
             weight: Per-sample weights of the target's shape, or None.
             both_classes: Whether the measure needs negatives too, not positives alone.
         """
-        readable = _checks.values_are_readable()
-        scores, positive, weight = read_targets(
-            input,
-            target,
-            weight,
-            average=self.average,
-            ignore_index=self.ignore_index,
-            hard=self.surrogate == "hinge",
-            check_values=self.check_values and readable,
-        )
+        readable, ranks = _checks.values_are_readable(), active(self.group)
+        look = self.check_values and readable
+
+        def read() -> tuple[Tensor, Tensor, Tensor | None]:
+            return read_targets(
+                input,
+                target,
+                weight,
+                average=self.average,
+                ignore_index=self.ignore_index,
+                hard=self.surrogate == "hinge",
+                check_values=look,
+            )
+
+        scores, positive, weight = read() if ranks is None else ranks.agree(read, input, check=look)
         if readable and scores.device.type == "cpu" and self.average == "binary" and self.counting == "batch":
             if scores.ndim != 1:
                 scores, positive = scores.flatten(), positive.flatten()
                 weight = None if weight is None else weight.flatten()
-            return self._one_set(measure, scores, positive, weight, both_classes=both_classes)
-        return self._all_sets(measure, scores, positive, weight, both_classes=both_classes)
+            return self._one_set(measure, scores, positive, weight, ranks, both_classes=both_classes)
+        return self._all_sets(measure, scores, positive, weight, ranks, both_classes=both_classes)
 
     def _one_set(
-        self, measure: CountFunction, scores: Tensor, positive: Tensor, weight: Tensor | None, *, both_classes: bool
+        self,
+        measure: CountFunction,
+        scores: Tensor,
+        positive: Tensor,
+        weight: Tensor | None,
+        ranks: Ranks | None,
+        *,
+        both_classes: bool,
     ) -> tuple[Tensor, bool]:
         """One set on the CPU: counts with NumPy, then the function and its two derivatives on single numbers."""
         label = positive.numpy()
@@ -152,14 +170,18 @@ class Counting:
             surrogate=self.surrogate,
             link=self.link,
         )
+        if ranks is not None:
+            fn, fp, n_pos, n_neg = ranks.sum_numbers((fn, fp, n_pos, n_neg))
         defined = n_pos > 0 and (n_neg > 0 or not both_classes)
         if not defined:
             return attach(scores, scores.new_zeros(()), torch.zeros_like(scores)), False
         value, by_fn, by_fp = differentiate(measure, (fn, fp), (n_pos, n_neg), keep=self.surrogate == "hinge")
+        if ranks is not None:
+            by_fn, by_fp = ranks.factor * by_fn, ranks.factor * by_fp
         slope *= np.where(label, slope.dtype.type(-by_fn), slope.dtype.type(-by_fp))
 
         def derivative(again: Tensor) -> Tensor:
-            loss, _ = self._all_sets(measure, again, positive, weight, both_classes=both_classes)
+            loss, _ = self._all_sets(measure, again, positive, weight, ranks, both_classes=both_classes)
             return torch.autograd.grad(loss, again, create_graph=True)[0]
 
         return attach(
@@ -167,19 +189,28 @@ class Counting:
         ), True
 
     def _all_sets(
-        self, measure: CountFunction, scores: Tensor, positive: Tensor, weight: Tensor | None, *, both_classes: bool
+        self,
+        measure: CountFunction,
+        scores: Tensor,
+        positive: Tensor,
+        weight: Tensor | None,
+        ranks: Ranks | None,
+        *,
+        both_classes: bool,
     ) -> tuple[Tensor, Tensor]:
         """Any number of images and classes, on any device and under any transform."""
         phi = scores.tanh() if self.link == "tanh" else scores
         dims = self._dims(phi)
         n_pos, n_neg = totals(positive, weight, dims, phi.dtype)
-        defined = (n_pos > 0) & (n_neg > 0) if both_classes else n_pos > 0
         fn, fp = self._errors(phi, positive, weight, dims)
+        if ranks is not None and self.counting == "batch":
+            fn, fp, n_pos, n_neg = ranks.sum(fn, fp, n_pos, n_neg)
+        defined = (n_pos > 0) & (n_neg > 0) if both_classes else n_pos > 0
         # What is not defined is replaced by counts that any function can take, and left out below.
         n_pos, n_neg = torch.where(defined, n_pos, 1.0), torch.where(defined, n_neg, 1.0)
         fn, fp = torch.where(defined, fn, 0.5), torch.where(defined, fp, 0.5)
         value = evaluate(measure, (fn, fp), (n_pos, n_neg), keep=self.surrogate == "hinge")
-        return self._average(torch.where(defined, 1 - value, 0.0), defined, n_pos), defined.any()
+        return self._average(torch.where(defined, 1 - value, 0.0), defined, n_pos, ranks)
 
     def _errors(
         self, phi: Tensor, positive: Tensor, weight: Tensor | None, dims: tuple[int, ...]
@@ -197,15 +228,22 @@ class Counting:
             keep.add(1)
         return tuple(dim for dim in range(phi.ndim) if dim not in keep)
 
-    def _average(self, loss: Tensor, defined: Tensor, n_pos: Tensor) -> Tensor:
-        """Over classes, then over images, of what is defined.  # shape: (images, classes), either may be absent."""
+    def _average(self, loss: Tensor, defined: Tensor, n_pos: Tensor, ranks: Ranks | None) -> tuple[Tensor, Tensor]:
+        """Over classes, then over images, of what is defined, and whether anything is.
+
+        shape: (images, classes), either may be absent
+        """
         if self.average in ("macro", "weighted"):
             share = defined.to(loss.dtype) if self.average == "macro" else torch.where(defined, n_pos, 0.0)
             loss = _mean(loss, share, -1)
             defined = defined.any(-1)
         if self.counting == "image" and loss.ndim > 0:
-            loss = _mean(loss, defined.to(loss.dtype), 0)
-        return loss
+            share = defined.to(loss.dtype)
+            if ranks is None:
+                return _mean(loss, share, 0), defined.any()
+            total, count = ranks.sum((loss * share).sum(0), share.sum(0))
+            return ratio_of(total, count), (count > 0).any()
+        return loss, defined.any()
 
 
 def evaluate(

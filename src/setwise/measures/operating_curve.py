@@ -45,13 +45,14 @@ import torch
 from torch import Tensor, nn
 
 from setwise import _checks
+from setwise.distributed import Group, check_group
 from setwise.kernels.operating_curve import curve_loss, levels
 from setwise.kernels.point_rules import TOLERANCE
 from setwise.kernels.soft_counts import counts_torch
 from setwise.lp import LinearProgram
-from setwise.measures._base import positives, prepare
+from setwise.measures._base import one_set, positives, prepare
 from setwise.measures._point_settings import SURROGATES
-from setwise.measures._thresholded import in_units, one_set
+from setwise.measures._thresholded import in_units
 from setwise.measures.operating_point_programs import precision_at_recall_program, tpr_at_fpr_program
 
 KINDS = ("roc", "pr")
@@ -186,6 +187,7 @@ def operating_curve_loss(
     surrogate: str = "hinge",
     weight: Tensor | None = None,
     check_values: bool = True,
+    group: Group = None,
 ) -> Tensor:
     """1 - the area under the curve by the grid, over all elements of ``input``.
 
@@ -199,12 +201,13 @@ def operating_curve_loss(
         weight: Non-negative per-sample weights of the same shape, constants.
         check_values: Refuse scores that are not finite and labels other than 0 and 1. Never done while tracing or under
             ``torch.func`` transforms.
+        group: Over which ranks the set is spread; see :mod:`setwise.distributed`.
 
     Returns:
         A scalar. A set of one class only (by weight) gives 0 with zero gradient.
     """
     _check_settings(kind, points, margin, surrogate)
-    return _loss(input, target, weight, kind, points, margin, surrogate, check_values=check_values)[0]
+    return _loss(input, target, weight, kind, points, margin, surrogate, check_values=check_values, group=group)[0]
 
 
 class OperatingCurveLoss(nn.Module):
@@ -216,6 +219,7 @@ class OperatingCurveLoss(nn.Module):
         margin: How far from the threshold a score has to be to count as right; for the ramp, its width.
         surrogate: ``"hinge"`` or ``"ramp"``.
         check_values: Refuse scores that are not finite and labels other than 0 and 1.
+        group: Over which ranks the set is spread; see :mod:`setwise.distributed`.
 
     Attributes:
         undefined_batches: How many batches held one class only so far, and so gave loss 0 and no gradient. Batches
@@ -237,20 +241,23 @@ class OperatingCurveLoss(nn.Module):
         *,
         surrogate: str = "hinge",
         check_values: bool = True,
+        group: Group = None,
     ) -> None:
         super().__init__()
         _check_settings(kind, points, margin, surrogate)
+        check_group(group)
         self.kind = kind
         self.points = points
         self.margin = margin
         self.surrogate = surrogate
         self.check_values = check_values
+        self.group = group
         self.register_buffer("undefined_batches", torch.zeros((), dtype=torch.int64), persistent=False)
 
     def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """The loss of one batch; see :func:`operating_curve_loss`."""
         options = (self.kind, self.points, self.margin, self.surrogate)
-        loss, total = _loss(input, target, weight, *options, check_values=self.check_values)
+        loss, total = _loss(input, target, weight, *options, check_values=self.check_values, group=self.group)
         if isinstance(total, float):
             if total == 0:
                 self.undefined_batches += 1
@@ -295,8 +302,9 @@ def _loss(
     surrogate: str,
     *,
     check_values: bool,
+    group: Group,
 ) -> tuple[Tensor, Tensor | float]:
-    scores, positive, weight = one_set(input, target, weight, check_values=check_values)
+    scores, positive, weight = one_set(input, target, weight, check_values=check_values, group=group)
     return _evaluate(scores, positive, weight, kind, points, margin, surrogate)
 
 

@@ -52,6 +52,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from setwise.distributed import Group
 from setwise.measures import _thresholded
 from setwise.measures._point_settings import (
     fpr_at_tpr_settings,
@@ -74,6 +75,7 @@ def precision_at_recall_loss(
     surrogate: str = "hinge",
     weight: Tensor | None = None,
     check_values: bool = True,
+    group: Group = None,
 ) -> Tensor:
     """1 - precision at the recall floor, over all elements of ``input``.
 
@@ -88,6 +90,7 @@ def precision_at_recall_loss(
         weight: Non-negative per-sample weights of the same shape, constants.
         check_values: Refuse scores that are not finite and labels other than 0 and 1. Never done while tracing or under
             ``torch.func`` transforms.
+        group: Over which ranks the set is spread; see :mod:`setwise.distributed`.
 
     Returns:
         A scalar. A set of one class only (by weight) gives 0 with zero gradient.
@@ -98,6 +101,7 @@ def precision_at_recall_loss(
         weight,
         precision_at_recall_settings(recall, margin, at, threshold, surrogate),
         check_values=check_values,
+        group=group,
     )[0]
 
 
@@ -111,6 +115,7 @@ class PrecisionAtRecallLoss(OperatingPointLoss):
         threshold: A fixed threshold, or None to find the best one.
         surrogate: ``"hinge"`` or ``"ramp"``.
         check_values: Refuse scores that are not finite and labels other than 0 and 1.
+        group: Over which ranks the set is spread; see :mod:`setwise.distributed`.
 
     >>> import torch
     >>> loss = PrecisionAtRecallLoss(recall=1.0)
@@ -131,10 +136,12 @@ class PrecisionAtRecallLoss(OperatingPointLoss):
         threshold: float | None = None,
         surrogate: str = "hinge",
         check_values: bool = True,
+        group: Group = None,
     ) -> None:
         super().__init__(
             {"recall": recall, "margin": margin, "at": at, "threshold": threshold, "surrogate": surrogate},
             check_values=check_values,
+            group=group,
         )
 
     def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
@@ -152,22 +159,11 @@ def recall_at_precision_loss(
     surrogate: str = "hinge",
     weight: Tensor | None = None,
     check_values: bool = True,
+    group: Group = None,
 ) -> Tensor:
     """1 - recall at the precision floor, over all elements of ``input``.
 
-    Args:
-        input: Logits of any shape; all elements are one set. Half precision is computed in float32.
-        target: Labels 0 or 1, boolean, integer or float, of the same shape.
-        precision: The floor, in (0, 1).
-        margin: How far from the threshold a score has to be to count as right; for the ramp, its width.
-        threshold: A fixed threshold, or None to find the best one.
-        surrogate: ``"hinge"`` or ``"ramp"``.
-        weight: Non-negative per-sample weights of the same shape, constants.
-        check_values: Refuse scores that are not finite and labels other than 0 and 1. Never done while tracing or under
-            ``torch.func`` transforms.
-
-    Returns:
-        A scalar. A set of one class only (by weight) gives 0 with zero gradient.
+    ``precision`` is the floor, in (0, 1); other arguments and the result are as for :func:`precision_at_recall_loss`.
     """
     return _thresholded.loss(
         input,
@@ -175,6 +171,7 @@ def recall_at_precision_loss(
         weight,
         recall_at_precision_settings(precision, margin, threshold, surrogate),
         check_values=check_values,
+        group=group,
     )[0]
 
 
@@ -187,6 +184,7 @@ class RecallAtPrecisionLoss(OperatingPointLoss):
         threshold: A fixed threshold, or None to find the best one.
         surrogate: ``"hinge"`` or ``"ramp"``.
         check_values: Refuse scores that are not finite and labels other than 0 and 1.
+        group: Over which ranks the set is spread; see :mod:`setwise.distributed`.
     """
 
     _read = staticmethod(recall_at_precision_settings)
@@ -199,10 +197,12 @@ class RecallAtPrecisionLoss(OperatingPointLoss):
         threshold: float | None = None,
         surrogate: str = "hinge",
         check_values: bool = True,
+        group: Group = None,
     ) -> None:
         super().__init__(
             {"precision": precision, "margin": margin, "threshold": threshold, "surrogate": surrogate},
             check_values=check_values,
+            group=group,
         )
 
     def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
@@ -220,25 +220,19 @@ def tpr_at_fpr_loss(
     surrogate: str = "hinge",
     weight: Tensor | None = None,
     check_values: bool = True,
+    group: Group = None,
 ) -> Tensor:
     """1 - the true positive rate at the ceiling of the false positive rate, over all elements of ``input``.
 
-    Args:
-        input: Logits of any shape; all elements are one set. Half precision is computed in float32.
-        target: Labels 0 or 1, boolean, integer or float, of the same shape.
-        fpr: The ceiling, in (0, 1).
-        margin: How far from the threshold a score has to be to count as right; for the ramp, its width.
-        threshold: A fixed threshold, or None to find the best one.
-        surrogate: ``"hinge"`` or ``"ramp"``.
-        weight: Non-negative per-sample weights of the same shape, constants.
-        check_values: Refuse scores that are not finite and labels other than 0 and 1. Never done while tracing or under
-            ``torch.func`` transforms.
-
-    Returns:
-        A scalar. A set of one class only (by weight) gives 0 with zero gradient.
+    ``fpr`` is the ceiling, in (0, 1); other arguments and the result are as for :func:`precision_at_recall_loss`.
     """
     return _thresholded.loss(
-        input, target, weight, tpr_at_fpr_settings(fpr, margin, threshold, surrogate), check_values=check_values
+        input,
+        target,
+        weight,
+        tpr_at_fpr_settings(fpr, margin, threshold, surrogate),
+        check_values=check_values,
+        group=group,
     )[0]
 
 
@@ -251,6 +245,7 @@ class TPRAtFPRLoss(OperatingPointLoss):
         threshold: A fixed threshold, or None to find the best one.
         surrogate: ``"hinge"`` or ``"ramp"``.
         check_values: Refuse scores that are not finite and labels other than 0 and 1.
+        group: Over which ranks the set is spread; see :mod:`setwise.distributed`.
     """
 
     _read = staticmethod(tpr_at_fpr_settings)
@@ -263,9 +258,12 @@ class TPRAtFPRLoss(OperatingPointLoss):
         threshold: float | None = None,
         surrogate: str = "hinge",
         check_values: bool = True,
+        group: Group = None,
     ) -> None:
         super().__init__(
-            {"fpr": fpr, "margin": margin, "threshold": threshold, "surrogate": surrogate}, check_values=check_values
+            {"fpr": fpr, "margin": margin, "threshold": threshold, "surrogate": surrogate},
+            check_values=check_values,
+            group=group,
         )
 
     def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
@@ -283,25 +281,19 @@ def fpr_at_tpr_loss(
     surrogate: str = "hinge",
     weight: Tensor | None = None,
     check_values: bool = True,
+    group: Group = None,
 ) -> Tensor:
     """The false positive rate at the floor of the true positive rate, over all elements of ``input``.
 
-    Args:
-        input: Logits of any shape; all elements are one set. Half precision is computed in float32.
-        target: Labels 0 or 1, boolean, integer or float, of the same shape.
-        tpr: The floor, in (0, 1].
-        margin: How far from the threshold a score has to be to count as right; for the ramp, its width.
-        threshold: A fixed threshold, or None to find the best one.
-        surrogate: ``"hinge"`` or ``"ramp"``.
-        weight: Non-negative per-sample weights of the same shape, constants.
-        check_values: Refuse scores that are not finite and labels other than 0 and 1. Never done while tracing or under
-            ``torch.func`` transforms.
-
-    Returns:
-        A scalar. A set of one class only (by weight) gives 0 with zero gradient.
+    ``tpr`` is the floor, in (0, 1]; other arguments and the result are as for :func:`precision_at_recall_loss`.
     """
     return _thresholded.loss(
-        input, target, weight, fpr_at_tpr_settings(tpr, margin, threshold, surrogate), check_values=check_values
+        input,
+        target,
+        weight,
+        fpr_at_tpr_settings(tpr, margin, threshold, surrogate),
+        check_values=check_values,
+        group=group,
     )[0]
 
 
@@ -314,6 +306,7 @@ class FPRAtTPRLoss(OperatingPointLoss):
         threshold: A fixed threshold, or None to find the best one.
         surrogate: ``"hinge"`` or ``"ramp"``.
         check_values: Refuse scores that are not finite and labels other than 0 and 1.
+        group: Over which ranks the set is spread; see :mod:`setwise.distributed`.
     """
 
     _read = staticmethod(fpr_at_tpr_settings)
@@ -326,9 +319,12 @@ class FPRAtTPRLoss(OperatingPointLoss):
         threshold: float | None = None,
         surrogate: str = "hinge",
         check_values: bool = True,
+        group: Group = None,
     ) -> None:
         super().__init__(
-            {"tpr": tpr, "margin": margin, "threshold": threshold, "surrogate": surrogate}, check_values=check_values
+            {"tpr": tpr, "margin": margin, "threshold": threshold, "surrogate": surrogate},
+            check_values=check_values,
+            group=group,
         )
 
     def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
@@ -345,6 +341,7 @@ def precision_at_k_loss(
     surrogate: str = "hinge",
     weight: Tensor | None = None,
     check_values: bool = True,
+    group: Group = None,
 ) -> Tensor:
     """1 - precision among the k highest scores, over all elements of ``input``.
 
@@ -357,12 +354,13 @@ def precision_at_k_loss(
         weight: Non-negative per-sample weights of the same shape, constants.
         check_values: Refuse scores that are not finite and labels other than 0 and 1. Never done while tracing or under
             ``torch.func`` transforms.
+        group: Over which ranks the set is spread; see :mod:`setwise.distributed`.
 
     Returns:
         A scalar. A set of one class only (by weight) gives 0 with zero gradient.
     """
     return _thresholded.loss(
-        input, target, weight, precision_at_k_settings(k, margin, surrogate), check_values=check_values
+        input, target, weight, precision_at_k_settings(k, margin, surrogate), check_values=check_values, group=group
     )[0]
 
 
@@ -374,6 +372,7 @@ class PrecisionAtKLoss(OperatingPointLoss):
         margin: How far from the threshold a score has to be to count as right; for the ramp, its width.
         surrogate: ``"hinge"`` or ``"ramp"``.
         check_values: Refuse scores that are not finite and labels other than 0 and 1.
+        group: Over which ranks the set is spread; see :mod:`setwise.distributed`.
     """
 
     _read = staticmethod(precision_at_k_settings)
@@ -385,8 +384,9 @@ class PrecisionAtKLoss(OperatingPointLoss):
         *,
         surrogate: str = "hinge",
         check_values: bool = True,
+        group: Group = None,
     ) -> None:
-        super().__init__({"k": k, "margin": margin, "surrogate": surrogate}, check_values=check_values)
+        super().__init__({"k": k, "margin": margin, "surrogate": surrogate}, check_values=check_values, group=group)
 
     def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """The loss of one batch; see :func:`precision_at_k_loss`."""

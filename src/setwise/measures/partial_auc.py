@@ -44,9 +44,10 @@ import torch
 from torch import Tensor, nn
 
 from setwise import _checks
+from setwise.distributed import Group, check_group
 from setwise.kernels import Term, pair_loss, selected_weight
 from setwise.lp import LinearProgram
-from setwise.measures._base import count_undefined, positives, prepare
+from setwise.measures._base import count_undefined, one_set, positives, prepare
 from setwise.measures.auc import SURROGATES, surrogate_terms
 
 
@@ -134,6 +135,7 @@ def partial_auc_loss(
     surrogate: str = "hinge",
     weight: Tensor | None = None,
     check_values: bool = True,
+    group: Group = None,
 ) -> Tensor:
     """Pairwise surrogate of one minus the normalized partial AUC over all elements of ``input``.
 
@@ -147,13 +149,20 @@ def partial_auc_loss(
         weight: Non-negative per-sample weights of the same shape, constants.
         check_values: Refuse scores that are not finite and labels other than 0 and 1. Never done while tracing or under
             ``torch.func`` transforms.
+        group: Over which ranks the set is spread; see :mod:`setwise.distributed`.
 
     Returns:
         A scalar. A set without any pair (one class only, empty, all weights of a class 0) gives 0 with zero gradient.
     """
     _check_settings(max_fpr, min_tpr, margin, surrogate)
     return _loss(
-        input, target, weight, (max_fpr, min_tpr), surrogate_terms(surrogate, margin), check_values=check_values
+        input,
+        target,
+        weight,
+        (max_fpr, min_tpr),
+        surrogate_terms(surrogate, margin),
+        check_values=check_values,
+        group=group,
     )[0]
 
 
@@ -166,6 +175,7 @@ class PartialAUCLoss(nn.Module):
         margin: How far above every chosen negative each chosen positive is asked to be.
         surrogate: ``"hinge"``, ``"squared_hinge"`` or ``"ramp"``.
         check_values: Refuse scores that are not finite and labels other than 0 and 1.
+        group: Over which ranks the set is spread; see :mod:`setwise.distributed`.
 
     Attributes:
         undefined_batches: How many batches held no pair so far, and so gave loss 0 and no gradient. Batches under
@@ -189,14 +199,17 @@ class PartialAUCLoss(nn.Module):
         margin: float = 1.0,
         surrogate: str = "hinge",
         check_values: bool = True,
+        group: Group = None,
     ) -> None:
         super().__init__()
         _check_settings(max_fpr, min_tpr, margin, surrogate)
+        check_group(group)
         self.max_fpr = max_fpr
         self.min_tpr = min_tpr
         self.margin = margin
         self.surrogate = surrogate
         self.check_values = check_values
+        self.group = group
         self.register_buffer("undefined_batches", torch.zeros((), dtype=torch.int64), persistent=False)
 
     def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
@@ -208,6 +221,7 @@ class PartialAUCLoss(nn.Module):
             (self.max_fpr, self.min_tpr),
             surrogate_terms(self.surrogate, self.margin),
             check_values=self.check_values,
+            group=self.group,
         )
         count_undefined(self.undefined_batches, defined=total > 0)
         return loss
@@ -232,17 +246,12 @@ def _loss(
     terms: tuple[Term, ...],
     *,
     check_values: bool,
+    group: Group,
 ) -> tuple[Tensor, Tensor | float]:
-    scores, weight = prepare(input, target, weight)
-    if scores.ndim != 1:
-        scores, target, weight = scores.flatten(), target.flatten(), None if weight is None else weight.flatten()
-    check_values = check_values and _checks.values_are_readable()
-    if check_values and weight is not None:
-        _checks.all_non_negative("weight", weight)
-    positive = positives(target, check_values=check_values)
+    scores, positive, weight = one_set(input, target, weight, check_values=check_values, group=group, look_first=False)
     chosen = selected_weight(scores, positive, weight, negatives_share=part[0], positives_share=1 - part[1])
     loss, total = pair_loss(scores, positive, chosen, terms, mean=True)
     # A score that is not finite cannot give a finite value, so a finite value needs no further pass over the scores.
-    if check_values and (total == 0 or not math.isfinite(loss.item())):
+    if check_values and _checks.values_are_readable() and (total == 0 or not math.isfinite(loss.item())):
         _checks.all_finite("input", input)
     return loss, total
