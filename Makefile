@@ -7,7 +7,7 @@ VENV_BENCH := .venv-bench
 PIP_BENCH := $(VENV_BENCH)/bin/python -m pip install --quiet --disable-pip-version-check --constraint benchmarks/constraints.txt
 SHARED_DATA := ../shared/data
 
-.PHONY: demo test lint data bench bench-measures bench-lp bench-lagrangian clean
+.PHONY: demo test lint data bench bench-measures bench-lp bench-lagrangian results clean
 
 demo: $(VENV)/.cli
 	$(BIN)/setwise train --out runs/demo --overwrite
@@ -44,6 +44,10 @@ bench-lagrangian: $(VENV)/.dev
 	$(BIN)/python benchmarks/smeasure_cost.py
 	$(BIN)/python benchmarks/dual_ascent.py
 
+# The page from the stored runs; the runs themselves are `setwise outcome --runs docs/results/outcome.csv`.
+results: $(VENV)/.dev
+	$(BIN)/setwise outcome --dry --runs docs/results/outcome.csv --page docs/results/outcome.md
+
 clean:
 	rm -rf $(VENV) $(VENV_BENCH) runs .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
@@ -64,5 +68,5 @@ $(VENV_BENCH)/.ready: benchmarks/constraints.txt benchmarks/requirements.txt pyp
 	$(PYTHON) -m venv $(VENV_BENCH)
 	$(PIP_BENCH) --requirement benchmarks/requirements.txt
 	$(PIP_BENCH) --no-deps qpth libauc ap_perf
-	$(PIP_BENCH) --no-build-isolation --editable .
+	$(PIP_BENCH) --no-build-isolation --editable ".[cli]"
 	touch $@

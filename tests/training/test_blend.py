@@ -164,3 +164,28 @@ def test_progress_and_what_the_schedule_gives_are_checked() -> None:
     blend.set_progress(1.0)
     with pytest.raises(InputError, match=r"`schedule\(progress\)`.*2"):
         blend(SCORES, LABELS)
+
+
+@pytest.mark.parametrize("share", [0.25, 0.5])
+def test_balance_gives_both_gradients_one_size(share: float) -> None:
+    bce, auc = nn.BCEWithLogitsLoss(), AUCLoss(margin=5.0)
+    gradients = []
+    for loss in (bce, auc, Blend(bce, auc, share, balance=True)):
+        scores = SCORES.clone().requires_grad_()
+        loss(scores, LABELS).backward()
+        gradients.append(scores.grad)
+    first, second, both = gradients
+    torch.testing.assert_close(both, (1 - share) * first + share * second * first.norm() / second.norm())
+
+
+def test_balance_without_a_second_gradient_is_the_first_alone() -> None:
+    scores = torch.tensor([-9.0, 9.0, 9.0, -9.0]).requires_grad_()  # all pairs are beyond the margin
+    value = Blend(nn.BCEWithLogitsLoss(), AUCLoss(), 0.5, balance=True)(scores, LABELS)
+    value.backward()
+    assert torch.isfinite(value)
+    assert torch.isfinite(scores.grad).all()
+
+
+def test_balance_is_a_flag() -> None:
+    with pytest.raises(TypeError, match="`balance`"):
+        Blend(nn.BCEWithLogitsLoss(), AUCLoss(), 0.5, balance=1)  # type: ignore[arg-type]

@@ -171,6 +171,22 @@ def _settings(given: dict[str, Any], out: Path | None, *, resume: bool) -> tuple
 
 
 @app.command()
+def outcome(
+    *,
+    data: Annotated[list[str] | None, typer.Option(help="A data set; may be repeated. [default: all]")] = None,
+    method: Annotated[list[str] | None, typer.Option(help="A method; may be repeated. [default: all]")] = None,
+    runs: Annotated[Path, typer.Option(help="Finished runs, one line each.")] = Path("runs/outcome.csv"),
+    page: Annotated[Path | None, typer.Option(help="Write the page here. [default: none]")] = None,
+    threads: Annotated[int, typer.Option(help="Threads of torch.")] = 1,
+    dry: Annotated[bool, typer.Option("--dry", help="Run nothing, only write the page.")] = False,
+) -> None:
+    """Run what is missing of the outcome table: our recipe beside tuned baselines, on images and tables."""
+    from setwise.cli.outcomes import run_outcome
+
+    run_outcome(runs, page, data=data or (), methods=method or (), threads=threads, dry=dry)
+
+
+@app.command()
 def reproduce(
     name: Annotated[
         str | None, typer.Argument(metavar="NAME", help="Table or figure to run; --list shows them.")

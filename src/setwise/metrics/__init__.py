@@ -15,6 +15,7 @@ scikit-learn, ties included.
 """
 
 from setwise.metrics._inputs import UndefinedMetricWarning
+from setwise.metrics._student import student_p_value
 from setwise.metrics.averaging import Average, Counting
 from setwise.metrics.counts import (
     CountMeasure,
@@ -97,6 +98,7 @@ __all__ = [
     "recall_at_precision",
     "roc_curve",
     "specificity",
+    "student_p_value",
     "tpr_at_fpr",
     "tversky",
 ]

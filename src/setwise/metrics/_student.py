@@ -66,3 +66,20 @@ def _near_normal(z: float, degrees: int) -> float:
     for power, term in enumerate(corrections, start=1):
         value += term / float(degrees) ** power
     return value
+
+
+def student_p_value(statistic: float, degrees: int) -> float:
+    """The probability that |T| exceeds |statistic|, for T of Student's distribution.
+
+    Args:
+        statistic: a mean difference in units of its standard error.
+        degrees: degrees of freedom, at least 1.
+
+    Returns:
+        The two-sided p-value of the t test.
+
+    Example:
+        >>> round(student_p_value(2.776445, 4), 6)
+        0.05
+    """
+    return 1.0 - _central_probability(math.atan(abs(statistic) / math.sqrt(degrees)), degrees)

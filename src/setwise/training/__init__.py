@@ -7,19 +7,23 @@ from setwise.training.checkpoint import Checkpoint
 from setwise.training.queue import ScoreQueue
 from setwise.training.recipe import Recipe
 from setwise.training.schedules import Schedule, cosine, geometric, linear, warm_up
+from setwise.training.two_heads import Mix, TwoHeadLoss, choose_mix
 from setwise.training.two_pass import TwoPass, TwoPassResult
 
 __all__ = [
     "Anneal",
     "Blend",
     "Checkpoint",
+    "Mix",
     "Recipe",
     "Schedule",
     "ScoreQueue",
     "Temperature",
+    "TwoHeadLoss",
     "TwoPass",
     "TwoPassResult",
     "WeightAverage",
+    "choose_mix",
     "cosine",
     "geometric",
     "linear",

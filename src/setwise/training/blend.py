@@ -5,6 +5,10 @@
 with w constant, or a function of the share of the training that is done. A pairwise loss alone is slow at first, since
 it sees only differences of scores, and it overfits a small class sooner; beside cross-entropy it does neither.
 
+The two gradients may differ in size by an order of magnitude, and w then says little about who leads. ``balance=True``
+multiplies the second loss by |g_1| / |g_2|, the ratio of the norms of the gradients by the scores, taken as a number:
+w is then the share of the second loss in the step.
+
 >>> import torch, setwise
 >>> from setwise.training import Blend, warm_up
 >>> loss = Blend(torch.nn.BCEWithLogitsLoss(), setwise.AUCLoss(), 0.5)
@@ -23,6 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import torch
 from torch import Tensor, nn
 
 from setwise import _checks
@@ -38,10 +43,21 @@ class Blend(KeepsProgress):
         second: Usually the loss of a measure.
         schedule: The share w of the second loss in [0, 1], or a function from the share of the training that is done,
             told by :meth:`set_progress`, to w, such as :func:`~setwise.training.warm_up`.
+        balance: Whether to give the second loss's gradient the size of the first one's. Both losses are then computed
+            twice a call, the network is not; for eager mode.
     """
 
-    def __init__(self, first: nn.Module, second: nn.Module, schedule: float | Callable[[float], float] = 0.5) -> None:
+    def __init__(
+        self,
+        first: nn.Module,
+        second: nn.Module,
+        schedule: float | Callable[[float], float] = 0.5,
+        *,
+        balance: bool = False,
+    ) -> None:
         super().__init__()
+        if not isinstance(balance, bool):
+            raise TypeError(f"Expected `balance` to be True or False, but got {type(balance).__name__}.")
         is_module("first", first)
         is_module("second", second)
         if not callable(schedule):
@@ -49,6 +65,7 @@ class Blend(KeepsProgress):
         self.first = first
         self.second = second
         self.schedule = schedule
+        self.balance = balance
 
     @property
     def share(self) -> float:
@@ -74,8 +91,20 @@ class Blend(KeepsProgress):
         if share == 1:
             return call_loss(self.second, input, target, weight)
         first = call_loss(self.first, input, target, weight)
-        return (1 - share) * first + share * call_loss(self.second, input, target, weight)
+        second = call_loss(self.second, input, target, weight)
+        if self.balance and torch.is_grad_enabled():
+            second = second * self._ratio(input, target, weight)
+        return (1 - share) * first + share * second
 
     def extra_repr(self) -> str:
-        """The schedule, for ``repr``."""
-        return f"schedule={self.schedule}"
+        """The settings, for ``repr``."""
+        return f"schedule={self.schedule}, balance={self.balance}"
+
+    def _ratio(self, input: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+        """Norm of the first gradient over that of the second; 1 where the second is 0. shape: ()."""
+        scores = input.detach().requires_grad_()
+        norms = []
+        for loss in (self.first, self.second):
+            value = call_loss(loss, scores, target, weight)
+            norms.append(torch.autograd.grad(value, scores)[0].detach().norm())
+        return torch.where(norms[1] > 0, norms[0] / norms[1].clamp(min=torch.finfo(norms[1].dtype).tiny), 1.0)

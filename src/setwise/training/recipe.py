@@ -58,6 +58,7 @@ class Recipe:
         blend: Share of the measure's loss in what is minimized, the rest is cross-entropy; 1 is the measure alone.
         warm_up: Share of the training with cross-entropy alone, before the measure's loss comes in.
         ramp: Share of the training over which it comes in; 0 is a jump.
+        balance: Whether the gradient of the measure's loss gets the size of cross-entropy's, see :class:`Blend`.
         margin: Of the measure's loss; None is that loss's own.
         margin_end: The margin at the end of the training, reached in a straight line; None keeps it.
         surrogate: Of the measure's loss, such as ``"hinge"``; None is that loss's own.
@@ -79,6 +80,7 @@ class Recipe:
     blend: float = 0.5
     warm_up: float = 0.0
     ramp: float = 0.0
+    balance: bool = False
     margin: float | None = None
     margin_end: float | None = None
     surrogate: str | None = None
@@ -138,7 +140,7 @@ class Recipe:
     def loss(self) -> Blend:
         """Cross-entropy blended with the measure's loss; tell it how far the training is by ``set_progress``."""
         share = self.blend if self.warm_up == self.ramp == 0 else warming_up(self.warm_up, self.blend, ramp=self.ramp)
-        return Blend(nn.BCEWithLogitsLoss(), self._measure_loss(), share)
+        return Blend(nn.BCEWithLogitsLoss(), self._measure_loss(), share, balance=self.balance)
 
     def sampler(
         self, labels: Tensor | np.ndarray[Any, Any] | list[int], batch_size: int | None = None, *, seed: int = 0

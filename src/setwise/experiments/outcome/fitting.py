@@ -1,0 +1,197 @@
+"""One training of a stack of networks, and the test scores of the moments that the validation set liked best."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+from setwise import metrics
+from setwise.experiments.outcome.problems import Draws, Problem
+from setwise.experiments.outcome.stacked import make_stack
+from setwise.training.progress import PassesProgress
+
+RECALL = 0.9
+MEASURES = {
+    "auc": "AUROC",
+    "ap": "Average precision",
+    "f1": "F1",
+    f"precision@recall>={RECALL:g}": f"Precision at recall {RECALL:g}",
+}
+"""The measures that are trained for and judged by, as :func:`setwise.parse` names them."""
+
+Scores = NDArray[np.float64]
+Labels = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Training:
+    """How a method trains one stack.
+
+    Args:
+        loss: One loss per seed, called as ``loss(scores, labels)`` for one network's batch.
+        sampler: Batches of a seed: called with its training labels and the seed, gives endless batches of positions.
+        optimizer: Gives the optimizer of the stack.
+        scheduler: Gives its schedule for so many steps.
+        average: Gives a running average of the stack's weights, or None.
+        before_step: Called with the number of the step, before it is taken.
+    """
+
+    loss: Sequence[nn.Module]
+    sampler: Callable[[Labels, int], Iterator[list[int]]]
+    optimizer: Callable[[nn.Module], Optimizer]
+    scheduler: Callable[[Optimizer, int], LRScheduler]
+    average: Callable[[nn.Module], Any] = lambda stack: None  # noqa: ARG005 (the others need it)
+    before_step: Callable[[int, Optimizer], None] = lambda step, optimizer: None  # noqa: ARG005
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """What a training gives, for every seed.
+
+    Args:
+        validation: The judgements of the validation set by measure. shape: (judgements, seeds)
+        test: For every measure that the weights may be chosen by, the test values of all measures, one per seed.
+        best: For every such measure the judgement that was chosen. shape: (seeds,)
+        seconds: CPU time of the training, for one seed.
+    """
+
+    validation: dict[str, NDArray[np.float64]]
+    test: dict[str, dict[str, NDArray[np.float64]]]
+    best: dict[str, NDArray[np.int64]]
+    seconds: float
+
+
+def fit(
+    problem: Problem,
+    draws: Draws,
+    seeds: Sequence[int],
+    make: Callable[[float, int], Training],
+    *,
+    steps: int,
+    judgements: int,
+    width: int | None = None,
+) -> Fitted:
+    """Train one network per seed.
+
+    Args:
+        problem: The data.
+        draws: The rows of every seed.
+        seeds: Those of initial weights and batches.
+        make: Gives the training for the share of positives and the number of seeds.
+        steps: Of the optimizer.
+        judgements: How often the validation set is judged.
+        width: Of the networks; None for their own.
+    """
+    train, labels = torch.from_numpy(draws.train), problem.labels[draws.train]
+    training = make(float(labels.mean()), len(seeds))
+    stack = make_stack(problem.inputs, train, seeds, width=width)
+    optimizer = training.optimizer(stack)
+    scheduler, average = training.scheduler(optimizer, steps), training.average(stack)
+    batches = [training.sampler(labels[k], seed) for k, seed in enumerate(seeds)]
+    targets = torch.from_numpy(labels).float()
+    kept: list[dict[str, Tensor]] = []
+    validation: list[list[dict[str, float]]] = []
+    started = time.process_time()
+    spent = 0.0
+    for step in range(steps):
+        for loss in training.loss:
+            if isinstance(loss, PassesProgress):
+                loss.set_progress(step / steps)
+        batch = torch.tensor([next(each) for each in batches])  # shape: (seeds, batch)
+        optimizer.zero_grad()
+        scores = stack(problem.inputs[train.gather(1, batch)])
+        target = targets.gather(1, batch)
+        total = torch.stack([loss(scores[k], target[k]) for k, loss in enumerate(training.loss)]).sum()
+        total.backward()
+        training.before_step(step, optimizer)
+        optimizer.step()
+        scheduler.step()
+        if average is not None:
+            average.update(stack, done=(step + 1) / steps)
+        if (step + 1) % (steps // judgements) == 0:
+            spent += time.process_time() - started
+            judged = stack if average is None else average.module
+            kept.append(copy.deepcopy(judged.state_dict()))
+            validation.append(judge_rows(scores_of(judged, problem, draws.validation), problem, draws.validation))
+            started = time.process_time()
+    values = {m: np.array([[row[m] for row in rows] for rows in validation]) for m in MEASURES}
+    best = {m: np.argmax(values[m], axis=0) for m in MEASURES}
+    return Fitted(values, test_values(stack, kept, best, problem, draws), best, spent / len(seeds))
+
+
+def test_values(
+    stack: nn.Module,
+    kept: Sequence[Mapping[str, Tensor]],
+    best: Mapping[str, NDArray[np.int64]],
+    problem: Problem,
+    draws: Draws,
+) -> dict[str, dict[str, NDArray[np.float64]]]:
+    """Test values of the weights that each measure of the validation set chose; F1 at that set's threshold."""
+    cache: dict[int, tuple[Scores, Scores]] = {}
+
+    def scored(moment: int) -> tuple[Scores, Scores]:
+        if moment not in cache:
+            stack.load_state_dict(kept[moment])
+            cache[moment] = scores_of(stack, problem, draws.validation), scores_of(stack, problem, draws.test)
+        return cache[moment]
+
+    found: dict[str, dict[str, NDArray[np.float64]]] = {}
+    for chosen_by, moments in best.items():
+        rows = []
+        for k, moment in enumerate(moments):
+            validation, test = scored(int(moment))
+            cut = tuned_threshold(validation[k], problem.labels[draws.validation[k]])
+            rows.append(judge(test[k], problem.labels[draws.test[k]], cut, draws.test_weight))
+        found[chosen_by] = {m: np.array([row[m] for row in rows]) for m in MEASURES}
+    return found
+
+
+@torch.no_grad()
+def scores_of(stack: nn.Module, problem: Problem, rows: NDArray[np.int64], chunk: int = 1000) -> Scores:
+    """Scores of rows, one line per seed. shape: (seeds, n)."""
+    was_training = stack.training
+    stack.eval()
+    index = torch.from_numpy(rows)
+    parts = [stack(problem.inputs[index[:, k : k + chunk]]) for k in range(0, index.shape[1], chunk)]
+    stack.train(was_training)
+    return torch.cat(parts, dim=1).double().numpy()
+
+
+def judge_rows(scores: Scores, problem: Problem, rows: NDArray[np.int64]) -> list[dict[str, float]]:
+    """Every seed's measures on the validation set, F1 at its best threshold there."""
+    return [judge(scores[k], problem.labels[rows[k]], None, 1.0) for k in range(len(rows))]
+
+
+def judge(scores: Scores, labels: Labels, threshold: float | None, positive_weight: float) -> dict[str, float]:
+    """All measures of one set of scores; F1 at a threshold, or at the best one where that is None."""
+    if not np.isfinite(scores).all():  # a training that diverged
+        return dict.fromkeys(MEASURES, 0.0)
+    weight = None if positive_weight == 1 else np.where(labels == 1, positive_weight, 1.0)
+    if threshold is None:
+        f1 = metrics.choose_threshold(scores, labels, maximize="f1", weight=weight).value
+    else:
+        f1 = metrics.fbeta(scores, labels, threshold=threshold, weight=weight)
+    values = (
+        metrics.auroc(scores, labels, weight=weight),
+        metrics.average_precision(scores, labels, weight=weight),
+        f1,
+        metrics.precision_at_recall(scores, labels, recall=RECALL, weight=weight),
+    )
+    return dict(zip(MEASURES, map(float, values), strict=True))
+
+
+def tuned_threshold(scores: Scores, labels: Labels) -> float:
+    """The threshold with the best F1."""
+    if not np.isfinite(scores).all():
+        return 0.0
+    return metrics.choose_threshold(scores, labels, maximize="f1").threshold

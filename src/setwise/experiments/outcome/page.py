@@ -1,0 +1,236 @@
+"""The page of the outcome table, from the stored runs."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from setwise._checks import extra
+from setwise.experiments.outcome.fitting import MEASURES
+from setwise.experiments.outcome.methods import BASELINE, METHODS
+from setwise.experiments.outcome.problems import Cell, all_cells, share
+from setwise.experiments.outcome.runner import Protocol, Results, Row
+from setwise.experiments.outcome.statistics import Difference, holm, paired, pooled
+
+RARE = 0.05  # cells with at most this share of positives are counted apart
+TITLES = {method.key: "Ours" if method.key == "ours" else method.title for method in METHODS}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The reported runs, arranged.
+
+    Args:
+        values: By cell, method, trained measure and judged measure: the values by seed.
+        differences: By method: each cell and measure less the baseline.
+        shares: Share of positives by cell.
+        rows: The lines behind it.
+    """
+
+    values: dict[tuple[Cell, str, str, str], dict[int, float]]
+    differences: dict[str, list[Difference]]
+    shares: dict[Cell, float]
+    rows: list[Row]
+
+
+def arrange(results: Results, protocol: Protocol) -> Outcome:
+    """Take the reported lines of the present protocol and recipe, and compare them with the baseline."""
+    marks = {
+        (m.key, m.measure, images): protocol.fingerprint(m, images=images) for m in METHODS for images in (False, True)
+    }
+    cells = all_cells()
+    values: dict[tuple[Cell, str, str, str], dict[int, float]] = defaultdict(dict)
+    rows = []
+    for row in results.find(stage="reported"):
+        cell = Cell(row["data"], float(row["minority"]) if row["minority"] else None)
+        trained = row["measure"] if row["method"] == "ours" else None
+        if cell not in cells or marks.get((row["method"], trained, cell.is_images)) != row["protocol"]:
+            continue
+        rows.append(row)
+        for judged in MEASURES:
+            values[cell, row["method"], row["measure"], judged][int(row["seed"])] = float(row[judged])
+    differences: dict[str, list[Difference]] = {}
+    for method in (key for key in TITLES if key != BASELINE):
+        found = [
+            paired(cell, m, values.get((cell, method, m, m), {}), values.get((cell, BASELINE, m, m), {}))
+            for m in MEASURES
+            for cell in cells
+        ]
+        differences[method] = [d for d in found if d is not None]
+    seen = {cell for cell, *_ in values}
+    return Outcome(dict(values), differences, {cell: share(cell) for cell in cells if cell in seen}, rows)
+
+
+def write_page(results: Results, protocol: Protocol, page: str | Path) -> None:
+    """Write the page and its picture beside it.
+
+    Args:
+        results: The stored runs.
+        protocol: What all methods share.
+        page: The Markdown file.
+    """
+    page = Path(page)
+    outcome = arrange(results, protocol)
+    parts = [_head(outcome, protocol), _summary(outcome), _bars(outcome), f"![Differences]({page.stem}.png)"]
+    parts += [_measure_table(outcome, measure) for measure in MEASURES]
+    parts.append(_crossed(outcome))
+    page.parent.mkdir(parents=True, exist_ok=True)
+    page.write_text("\n\n".join(part for part in parts if part) + "\n", encoding="utf-8")
+    _picture(outcome, page.with_suffix(".png"))
+
+
+def _head(outcome: Outcome, protocol: Protocol) -> str:
+    dates = sorted(row["date"][:10] for row in outcome.rows)
+    commits = sorted({row["commit"][:12] for row in outcome.rows})
+    where = f"{dates[0]} to {dates[-1]}, commits {', '.join(commits)}" if dates else "nothing has been run"
+    return "\n".join(
+        (
+            "# The outcome table",
+            "",
+            "Our recipe (`setwise.Recipe.for_measure`) beside baselines, each with the best of four settings, chosen",
+            "on validation data with one seed at one level per data set. A baseline is trained once and its weights",
+            "and setting are chosen for every measure in turn; ours is trained for the measure. F1 is at the threshold",
+            "that is best on the validation set, for all methods. Test sets of images keep all their positives and",
+            "weigh them down to the level. Differences are paired by seed.",
+            "",
+            f"Tables: {protocol.table_seeds} seeds, a perceptron with two layers of 64, {protocol.table_steps} steps",
+            f"of {protocol.table_batch}. Images: {protocol.image_seeds} seeds, 20,000 images before thinning, two",
+            f"convolutions, {protocol.image_steps} steps of {protocol.image_batch}.",
+            "",
+            f"Runs: `setwise outcome` ({where}; {len(outcome.rows)} lines). Page: `make results`.",
+        )
+    )
+
+
+def _summary(outcome: Outcome) -> str:
+    lines = [
+        "## Against tuned cross-entropy: wins, ties, losses",
+        "",
+        "A win or a loss is a cell whose 95 % interval of the difference excludes zero. Pooled: mean difference over",
+        "the cells with its interval, the cells as units.",
+        "",
+        f"| method | {' | '.join(MEASURES.values())} | all | pooled difference |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for method, differences in outcome.differences.items():
+        if not differences:
+            continue
+        counts = [_counts([d for d in differences if d.measure == m]) for m in MEASURES]
+        whole = pooled(differences)
+        said = "" if whole is None else f"{whole.estimate:+.4f} [{whole.low:+.4f}, {whole.high:+.4f}]"
+        lines.append(f"| {TITLES[method]} | {' | '.join(counts)} | {_counts(differences)} | {said} |")
+    return "\n".join(lines)
+
+
+def _bars(outcome: Outcome) -> str:
+    """What the table is meant to show, checked."""
+    ours = outcome.differences.get("ours", [])
+    if not ours:
+        return ""
+    rejected = holm([d.p_value for d in ours])
+    worse = [d for d, sure in zip(ours, rejected, strict=True) if sure and d.interval.estimate < 0]
+    rare = [d for d in ours if outcome.shares[d.cell] <= RARE]
+    better = sum(d.sign > 0 for d in rare)
+    whole = pooled(ours)
+    said = [
+        f"- Cells worse than cross-entropy after Holm's correction over {len(ours)} cells: {len(worse)}"
+        + (f" ({', '.join(f'{d.cell}, {MEASURES[d.measure]}' for d in worse)})." if worse else "."),
+        f"- Cells with at most {100 * RARE:g} % positives that are strictly better: {better} of {len(rare)}.",
+    ]
+    if whole is not None:
+        said.append(f"- Pooled difference: {whole.estimate:+.4f} [{whole.low:+.4f}, {whole.high:+.4f}].")
+    duel = _duel(outcome, "libauc")
+    if duel:
+        said.append(f"- Ahead of LibAUC in mean AUROC on {sum(gap > 0 for gap in duel)} of {len(duel)} cells.")
+    return "\n".join(["## What it comes to", "", *said])
+
+
+def _duel(outcome: Outcome, other: str) -> list[float]:
+    """Ours less another method, in AUROC, by cell."""
+    gaps = []
+    for cell in outcome.shares:
+        mine, theirs = (outcome.values.get((cell, key, "auc", "auc")) for key in ("ours", other))
+        if mine and theirs:
+            gaps.append(float(np.mean(list(mine.values())) - np.mean(list(theirs.values()))))
+    return gaps
+
+
+def _measure_table(outcome: Outcome, measure: str) -> str:
+    others = [key for key in TITLES if key != BASELINE]
+    found = {(d.cell, key): d for key in others for d in outcome.differences[key] if d.measure == measure}
+    lines = [
+        f"## {MEASURES[measure]}",
+        "",
+        f"| data | positives | {TITLES[BASELINE]} | {' | '.join(TITLES[key] for key in others)} |",
+        f"|---|---:|---:|{'---:|' * len(others)}",
+    ]
+    for cell, positives in outcome.shares.items():
+        base = outcome.values.get((cell, BASELINE, measure, measure))
+        if not base:
+            continue
+        cells = [_difference(found.get((cell, key))) for key in others]
+        name = cell.data if cell.is_images else f"{cell.data}"
+        lines.append(f"| {name} | {100 * positives:.1f} % | {np.mean(list(base.values())):.4f} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _crossed(outcome: Outcome) -> str:
+    """Mean differences to cross-entropy of models trained for one measure and judged by each."""
+    lines = [
+        "## Trained for one measure, judged by all",
+        "",
+        "Mean over the cells of the difference to cross-entropy chosen for the measure of the column.",
+        "",
+        f"| trained for | {' | '.join(MEASURES.values())} |",
+        f"|---|{'---:|' * len(MEASURES)}",
+    ]
+    for trained, title in MEASURES.items():
+        entries = []
+        for judged in MEASURES:
+            gaps = []
+            for cell in outcome.shares:
+                mine = outcome.values.get((cell, "ours", trained, judged), {})
+                base = outcome.values.get((cell, BASELINE, judged, judged), {})
+                seeds = mine.keys() & base.keys()
+                if seeds:
+                    gaps.append(float(np.mean([mine[s] - base[s] for s in seeds])))
+            entries.append(f"{np.mean(gaps):+.4f}" if gaps else "")
+        lines.append(f"| {title} | {' | '.join(entries)} |")
+    return "\n".join(lines)
+
+
+def _counts(differences: Sequence[Difference]) -> str:
+    signs = [d.sign for d in differences]
+    return f"{signs.count(1)} / {signs.count(0)} / {signs.count(-1)}" if signs else ""
+
+
+def _difference(found: Difference | None) -> str:
+    if found is None:
+        return ""
+    text = f"{found.interval.estimate:+.4f} ± {(found.interval.high - found.interval.low) / 2:.4f}"
+    return f"**{text}**" if found.sign > 0 else f"_{text}_" if found.sign < 0 else text
+
+
+def _picture(outcome: Outcome, path: Path) -> None:
+    """Every cell's difference with its interval, one panel per measure."""
+    figures = extra("matplotlib.figure", "experiments")
+    figure = figures.Figure(figsize=(14, 0.22 * max(8, len(outcome.shares)) + 1.5), layout="constrained")
+    axes = figure.subplots(1, len(MEASURES), sharey=True)
+    cells = list(outcome.shares)
+    for axis, (measure, title) in zip(axes, MEASURES.items(), strict=True):
+        axis.axvline(0, color="0.6", linewidth=1)
+        for d in outcome.differences.get("ours", []):
+            if d.measure == measure:
+                color = {1: "tab:green", 0: "0.4", -1: "tab:red"}[d.sign]
+                height = cells.index(d.cell)
+                axis.plot([d.interval.low, d.interval.high], [height, height], color=color, linewidth=1.5)
+                axis.plot([d.interval.estimate], [height], "o", color=color, markersize=4)
+        axis.set_title(title)
+        axis.set_xlabel("ours less cross-entropy")
+    axes[0].set_yticks(range(len(cells)), [str(cell) for cell in cells], fontsize=8)
+    axes[0].invert_yaxis()
+    figure.savefig(path, dpi=110)
