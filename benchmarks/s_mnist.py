@@ -19,7 +19,6 @@ Every finished run is a line of the results file; a run that is there is not rep
 from __future__ import annotations
 
 import argparse
-import functools
 import json
 import math
 import time
@@ -29,26 +28,17 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 
-from setwise.data import load_s_mnist
-from setwise.lagrangian import DualAscent, EqualQuality, ShapeHead, SMeasure
+from setwise.experiments.sized_digits import BASELINES, METHODS, NETWORKS, DigitProtocol, train_digits
 from setwise.metrics import mean_interval
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "docs" / "results" / "s_mnist.jsonl"
 PICTURE = ROOT / "docs" / "images" / "s_mnist.png"
 ALPHAS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
-VARIANTS = ("exact", "partial", "partial_step", "partial_touched", "partial_one", "full")
-METHODS = (*VARIANTS, "classical", "paper_partial", "paper_full")
-BASELINES = ("cross_entropy", "direct", "direct_held_out")
-NETWORKS = ("linear", "hidden")
 SEEDS = (0, 1, 2)
 MORE_SEEDS = tuple(range(10))  # of cross-entropy and the direct form, whose difference is small
-DIGITS = {"train": 4000, "validation": 2000, "test": 5000}
-EPOCHS, BATCH, RATE = 4, 128, 1e-3
-SOME = 5  # after each epoch every fifth test digit is judged, at the end all are
+PROTOCOL = DigitProtocol()
 COLUMNS = ("accuracy", "small", "big", "difference")
 Cell = tuple[str, str, float, int]  # network, method, alpha, seed
 
@@ -67,106 +57,12 @@ def seeds(method: str) -> tuple[int, ...]:
     return MORE_SEEDS if method in BASELINES else SEEDS
 
 
-@functools.cache
-def data(split: str, seed: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Images as rows of numbers in [0, 1], digits and shapes."""
-    whole = DIGITS["train"] + DIGITS["validation"] if split == "validation" else DIGITS[split]
-    found = load_s_mnist(split="test" if split == "test" else "train", limit=whole, seed=seed)
-    place = np.arange(len(found.labels)) % whole  # a larger draw begins with the smaller one
-    keep = place >= (DIGITS["train"] if split == "validation" else 0)
-    images, labels, shapes = (torch.from_numpy(part[keep]) for part in (found.images, found.labels, found.shapes))
-    return images.flatten(1), labels, shapes
-
-
-def ascent_of(method: str, term: SMeasure) -> DualAscent:
-    """Step rules: the defaults, or what the papers say."""
-    if method == "classical":
-        return DualAscent(term, dual_every=1)
-    if method == "paper_partial":
-        return DualAscent(term, primal_step=1e-2, dual_step=0.1, decay="inverse")
-    if method == "paper_full":
-        return DualAscent(term, primal_step=1e-2, dual_step=(1e-3, 1e-5, 1e-3))
-    return DualAscent(term)
-
-
-def term_of(method: str, count: int) -> SMeasure:
-    """The term of a method."""
-    if method.startswith("paper_"):
-        return SMeasure(count, variant=method.removeprefix("paper_"), scaling="paper")
-    return SMeasure(count, variant="partial_step" if method == "classical" else method)
-
-
 def run(cell: Cell) -> dict[str, Any]:
     """Train and judge once."""
     torch.set_num_threads(1)
     network, method, alpha, seed = cell
-    images, digits, shapes = data("train", seed)
-    torch.manual_seed(seed)
-    body: nn.Module = nn.Sequential(nn.Linear(4096, 500), nn.ReLU()) if network == "hidden" else nn.Identity()
-    width = 500 if network == "hidden" else 4096
-    classifier, head = nn.Linear(width, 10), ShapeHead(width)
-    parameters = [*body.parameters(), *classifier.parameters(), *head.parameters()]
-    optimizer = torch.optim.Adam(parameters, lr=RATE, fused=True)
-    steps = EPOCHS * math.ceil(len(digits) / BATCH)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
-    term, ascent = None, None
-    quality = EqualQuality(num_groups=2, tolerance=0.005) if method.startswith("direct") else None
-    if alpha:
-        term = term_of(method, len(digits))
-        term.set_shapes(shapes)
-        ascent = ascent_of(method, term)
-    history, begin, step = [], time.process_time(), 0
-    for _ in range(EPOCHS):
-        for index in torch.randperm(len(digits)).split(BATCH):
-            features = body(images[index].float() / 255)
-            logits, target = classifier(features), digits[index]
-            loss = cross_entropy(logits, target) if quality is None else quality(logits, shapes[index], labels=target)
-            if term is not None:
-                loss = loss + alpha * term(head(features), shapes[index], index)
-            if not math.isfinite(loss.item()):
-                break  # nothing is left to learn from; what there is gets judged
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            schedule.step()
-            if ascent is not None:
-                ascent.step()
-            if quality is not None and (step := step + 1) % (steps // EPOCHS // 2) == 0:
-                quality.step(*(validation_errors(body, classifier, seed) if method == "direct_held_out" else ()))
-        if ascent is not None:
-            ascent.epoch_end()
-        history.append(judge(body, classifier, head, seed, some=SOME) | gap_of(term))
-    seconds = time.process_time() - begin
-    line = {"network": network, "method": method, "alpha": alpha, "seed": seed, "seconds": round(seconds, 1)}
-    counts = {} if ascent is None else {"projections": ascent.projections}
-    return line | judge(body, classifier, head, seed) | gap_of(term) | counts | {"history": history}
-
-
-@torch.no_grad()
-def validation_errors(body: nn.Module, classifier: nn.Module, seed: int) -> tuple[Tensor, Tensor]:
-    """Errors and shapes of digits that are neither trained on nor tested on."""
-    images, digits, shapes = data("validation", seed)
-    return (classifier(body(images.float() / 255)).argmax(1) != digits).double(), shapes
-
-
-@torch.no_grad()
-def judge(body: nn.Module, classifier: nn.Module, head: nn.Module, seed: int, some: int = 1) -> dict[str, float]:
-    """Accuracies on the test digits, all or every so many, in percent."""
-    images, digits, shapes = (part[::some] for part in data("test", seed))
-    features = body(images.float() / 255)
-    right = (classifier(features).argmax(1) == digits).double()
-    guessed = ((head(features) > 0).long() == shapes).double()
-    small, big = (100 * float(right[shapes == k].mean()) for k in (0, 1))
-    values = {"accuracy": 100 * float(right.mean()), "small": small, "big": big, "difference": abs(big - small)}
-    return {k: round(v, 3) for k, v in values.items()} | {"shape_accuracy": round(100 * float(guessed.mean()), 3)}
-
-
-def gap_of(term: SMeasure | None) -> dict[str, float]:
-    """How far the term is from its optimum; huge and infinite values as they are."""
-    if term is None:
-        return {}
-    gap = term.gap()
-    return {"value": gap.value, "optimum": gap.optimum, "gap": gap.gap, "residual": gap.residual}
+    line = {"network": network, "method": method, "alpha": alpha, "seed": seed}
+    return line | train_digits(network, method, alpha, seed, PROTOCOL)
 
 
 def read() -> list[dict[str, Any]]:

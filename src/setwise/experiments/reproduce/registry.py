@@ -7,7 +7,17 @@ import difflib
 from setwise._checks import InputError
 from setwise.experiments.reproduce.entry import Entry, read_entry
 
-NAMES = ("binary-auc", "multiclass-auc", "f-score", "operating-points")
+NAMES = (
+    "binary-auc",
+    "multiclass-auc",
+    "f-score",
+    "operating-points",
+    "sky-segmentation",
+    "stuff-segmentation",
+    "s-mnist",
+    "shape-histograms",
+    "camvid-iou",
+)
 
 
 def entries() -> tuple[Entry, ...]:

@@ -87,8 +87,8 @@ def component_counts(maps: Maps, *, background: int | None = None) -> NDArray[np
             (down, grid[:, :-1], grid[:, 1:]),
         ):
             low = np.minimum(first, second)
-            np.copyto(first, low, where=same)
-            np.copyto(second, low, where=same)
+            for part in (first, second):  # a pixel is in two pairs: it keeps the smaller of their numbers
+                np.minimum(part, low, out=part, where=same)
         grid = grid.reshape(-1)[grid.reshape(-1)].reshape(maps.shape)
         if np.array_equal(grid, before):
             break
