@@ -108,9 +108,11 @@ class IoUStudy(Study):
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         """A study from what YAML gives."""
-        known = dict(values)
-        frozen = {key: tuple(v) if isinstance(v, list) else v for key, v in dict(known.get("protocol", {})).items()}
-        return super().from_dict(known | {"protocol": Protocol(**frozen)})
+        frozen: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in values.get("protocol", {}).items()
+        }
+        return super().from_dict(dict(values) | {"protocol": Protocol(**frozen)})
 
     def cells(self) -> Sequence[Cell]:
         """All settings with the first seed, then the best with every seed."""

@@ -57,13 +57,13 @@ class HistogramStudy(Study):
             drawn = data.load_s_mnist(limit=self.digits)
             sizes = data.foreground_size(drawn.images)
             guessed, edges = data.shapes_of(sizes)
-            wrong = guessed != drawn.shapes
+            wrong, found = guessed != drawn.shapes, np.unique(drawn.labels)
             np.savez_compressed(context.files / SIZES, sizes=sizes, shapes=drawn.shapes, labels=drawn.labels)
             return {
-                "names": [f"Digit {digit}" for digit in range(10)],
-                "spread": data.shape_spread(sizes, drawn.labels),
-                "mean": [float(sizes[drawn.labels == digit].mean()) for digit in range(10)],
-                "wrong": [float(wrong[drawn.labels == digit].mean()) for digit in range(10)],
+                "names": [f"Digit {digit}" for digit in found],
+                "spread": data.shape_spread(sizes, drawn.labels)[found],
+                "mean": [float(sizes[drawn.labels == digit].mean()) for digit in found],
+                "wrong": [float(wrong[drawn.labels == digit].mean()) for digit in found],
                 "edge": edges[0],
                 "images": len(sizes),
             }
@@ -120,7 +120,11 @@ class HistogramStudy(Study):
             kept = np.load(file)
             if record["data"] == "mnist":
                 figure = shape_histogram(
-                    kept["sizes"], kept["shapes"], kept["labels"], [record["edge"]], names=record["names"]
+                    kept["sizes"],
+                    kept["shapes"],
+                    np.unique(kept["labels"], return_inverse=True)[1],
+                    [record["edge"]],
+                    names=record["names"],
                 )
             else:
                 figure = shape_histogram(kept["sizes"], names=record["names"])

@@ -120,8 +120,8 @@ class ShapeStudy(Study):
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         """A study from what YAML gives."""
         known = dict(values)
-        frozen = {key: tuple(v) if isinstance(v, list) else v for key, v in dict(known.get("protocol", {})).items()}
-        parts = [{key: tuple(v) if isinstance(v, list) else v for key, v in part.items()} for part in known["parts"]]
+        frozen = _tuples(known.get("protocol", {}))
+        parts = [_tuples(part) for part in known["parts"]]
         known |= {"protocol": Protocol(**frozen), "parts": tuple(Part(**part) for part in parts)}
         return super().from_dict(known)
 
@@ -220,8 +220,8 @@ class ShapeStudy(Study):
                 by_shape[word] = self._iou(name, maps[rows], part) if rows.any() else math.nan
             found[f"at {threshold:g}"] = by_shape | {"share_big": float(big.mean())}
         for word, shown in (("", seen), ("_truth", truth)):
-            kept = np.where(shown == ignore, background, shown) if name in self.target else shown
-            found[f"components{word}"] = float(component_counts(kept, background=background).mean())
+            regions = np.where(shown == ignore, background, shown) if name in self.target else shown
+            found[f"components{word}"] = float(component_counts(regions, background=background).mean())
             found[f"boundary{word}"] = float(boundary_lengths(shown, ignore_index=ignore).mean())
         return found
 
@@ -284,3 +284,8 @@ class ShapeStudy(Study):
             test = self.scenes(first[0].data)["test"]
             places = [k % len(test) for k in self.shown]
             draw_panels(test, places, masks, out / "panels.png")
+
+
+def _tuples(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Lists of YAML as tuples."""
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
