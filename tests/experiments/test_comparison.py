@@ -16,13 +16,15 @@ from safetensors.torch import load_file, save_file
 
 from setwise import metrics
 from setwise._checks import InputError
-from setwise.experiments import comparison, fitting
+from setwise.experiments import comparison, fitting, learners, learning, problem
 from setwise.experiments.comparison import ComparisonSettings, compare
+from setwise.experiments.constraints import Constraints
 from setwise.experiments.judging import judge, row_of, table
 from setwise.experiments.networks import MLP
-from setwise.experiments.problem import Problem, draw, initial_network, load_problem
+from setwise.experiments.problem import draw, initial_network, load_problem
 from setwise.experiments.rejudging import rejudge
 from setwise.experiments.runs import RunFolder, plain, write_json
+from setwise.experiments.scoring import shuffled
 from setwise.measures import Measure, parse
 from setwise.training import Blend
 
@@ -120,7 +122,8 @@ def assert_same_run(out: Path, other: Path) -> None:
 
 def test_the_folder_holds_everything(finished: Path, settings: ComparisonSettings) -> None:
     assert {path.name for path in finished.iterdir()} == {
-        "settings.json", "runs.jsonl", "results.json", "report.html", "models", "scores", "checkpoints"
+        "settings.json", "runs.jsonl", "results.json", "report.html", "model.safetensors",
+        "models", "scores", "checkpoints",
     }  # fmt: skip
     stems = {f"seed{seed}-{method}" for seed in (0, 1) for method in ("cross_entropy", "auc")}
     assert {path.name for path in (finished / "models").iterdir()} == {f"{stem}.safetensors" for stem in stems}
@@ -203,8 +206,8 @@ def test_both_methods_have_the_same_sets_and_the_same_start(finished: Path, sett
         first, second = (RunFolder(finished).scores(seed, method) for method in ("cross_entropy", "auc"))
         assert np.array_equal(first["test_labels"], second["test_labels"])
         assert np.array_equal(first["validation_labels"], second["validation_labels"])
-    problem = load_problem(settings)
-    starts = [initial_network(problem, settings, seed).state_dict() for seed in (0, 0, 1)]
+    drawn = draw(load_problem(settings), settings, 0)
+    starts = [initial_network(drawn, settings, seed).state_dict() for seed in (0, 0, 1)]
     assert all(torch.equal(starts[0][name], starts[1][name]) for name in starts[0])
     assert not all(torch.equal(starts[0][name], starts[2][name]) for name in starts[0])
 
@@ -212,8 +215,8 @@ def test_both_methods_have_the_same_sets_and_the_same_start(finished: Path, sett
 def test_the_three_sets_are_disjoint_scaled_by_the_training_set_and_differ_by_seed(
     settings: ComparisonSettings,
 ) -> None:
-    problem = load_problem(settings)
-    drawn, other = draw(problem, settings, 0), draw(problem, settings, 1)
+    loaded = load_problem(settings)
+    drawn, other = draw(loaded, settings, 0), draw(loaded, settings, 1)
     inputs = drawn.train.tensors[0]
     assert torch.allclose(inputs.mean(dim=0), torch.zeros(3), atol=1e-4)
     assert torch.allclose(inputs.std(dim=0, correction=0), torch.ones(3), atol=1e-4)
@@ -224,9 +227,9 @@ def test_the_three_sets_are_disjoint_scaled_by_the_training_set_and_differ_by_se
 
 def test_imbalance_reaches_all_three_sets_and_is_recorded(images: Path) -> None:
     settings = ComparisonSettings(data=str(images), positive=2, minority=0.2, validation=0.5, seeds=1)
-    problem = load_problem(settings)
-    assert problem.positive == "class 2"
-    record = draw(problem, settings, 3).record
+    loaded = load_problem(settings)
+    assert loaded.positive == "class 2"
+    record = draw(loaded, settings, 3).record
     for part in ("train", "validation", "test"):
         assert record[part]["positives"] / record[part]["size"] == pytest.approx(0.2, abs=0.02)
     assert record["imbalance"]["train"]["seed"] == record["imbalance"]["test"]["seed"] == 3
@@ -237,9 +240,9 @@ def test_imbalance_reaches_all_three_sets_and_is_recorded(images: Path) -> None:
     ("positive", "name"), [("Shirt", "shirt"), ("6", "shirt"), (6, "shirt"), (None, "shirt"), (0, "T-shirt/top")]
 )
 def test_the_positive_class_by_name_index_or_default(positive: str | int | None, name: str) -> None:
-    problem = load_problem(ComparisonSettings(positive=positive))
-    assert problem.positive == name
-    assert int(problem.labels.sum()) == 300
+    loaded = load_problem(ComparisonSettings(positive=positive))
+    assert loaded.positive == name
+    assert int(loaded.labels.sum()) == 300
 
 
 @pytest.mark.parametrize("positive", ["shirtt", 10, "-1"])
@@ -293,7 +296,8 @@ def test_images_with_batch_norm_resume_alike(images: Path, tmp_path: Path) -> No
 
 
 def test_dropout_resumes_alike(settings: ComparisonSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Problem, "network", lambda problem, width: MLP(problem.inputs.shape[1], (width,), dropout=0.5))
+    for module in (problem, learners):
+        monkeypatch.setattr(module, "make_network", lambda x, width: MLP(x.shape[1], (width,), dropout=0.5))
     settings = replace(settings, seeds=1)
     compare(settings, tmp_path / "whole")
     with pytest.raises(StopError):
@@ -321,7 +325,7 @@ def test_going_on_starts_from_the_last_epoch(settings: ComparisonSettings, tmp_p
         compare(settings, out, progress=StopAfter(3))
     progress = StopAfter(-1)
     compare(settings, out, resume=True, progress=progress)
-    assert [call[1] for call in progress.calls if call[0] == "epoch"][:2] == [2, 3]
+    assert [call[1] for call in progress.calls if call[0] == "epoch"][:4] == [3, 1, 2, 3]  # no epoch is done again
 
 
 @pytest.mark.parametrize("patience", [1, 3])
@@ -510,10 +514,10 @@ def other_network(out: Path) -> None:
         (remove("settings.json"), r"no settings\.json"),
         (write("settings.json", "{"), r"settings\.json to be a JSON file"),
         (write("settings.json", "[]"), "JSON object"),
-        (write("settings.json", '{"format": 99}'), "format 1"),
-        (write("settings.json", '{"format": 1, "data": "", "settings": {"epochs": 0}}'), "`epochs`"),
-        (write("settings.json", '{"format": 1, "data": "", "settings": {"epoks": 1}}'), "`epoks`"),
-        (write("settings.json", '{"format": 1, "data": "", "settings": {"epochs": "9"}}'), "`epochs`"),
+        (write("settings.json", '{"format": 99}'), "format 2"),
+        (write("settings.json", '{"format": 2, "data": "", "settings": {"epochs": 0}}'), "`epochs`"),
+        (write("settings.json", '{"format": 2, "data": "", "settings": {"epoks": 1}}'), "`epoks`"),
+        (write("settings.json", '{"format": 2, "data": "", "settings": {"epochs": "9"}}'), "`epochs`"),
         (remove("results.json"), r"no results\.json.*--resume"),
         (write("results.json", '{"runs": 3}'), "results of a run"),
         (remove("models/seed1-auc.safetensors"), r"weights of seed 1, auc.*no such file"),
@@ -546,7 +550,7 @@ def test_a_broken_run_says_what_is_wrong(
         ("minority", 0.6, InputError),
         ("minority", math.nan, InputError),
         ("validation", 1.0, InputError),
-        ("batch_positives", 0.0, InputError),
+        ("batch_positives", 1.0, InputError),
         ("blend", 0.0, InputError),
         ("blend", 1.5, InputError),
         ("learning_rate_measure", -1.0, InputError),
@@ -586,40 +590,77 @@ def test_options_reach_the_loss(settings: ComparisonSettings, finished: Path, tm
 
 
 def test_plain_batches_cover_everything_once_in_even_parts() -> None:
-    batches = fitting.plain_batches(33, 16, seed=1)
-    first = list(batches)
+    first = [batch.tolist() for batch in shuffled(33, 16, seed=1, epoch=0)]
     assert sorted(index for batch in first for index in batch) == list(range(33))
     assert [len(batch) for batch in first] == [11, 11, 11]
-    assert len(batches) == 3
-    assert first == list(batches)
-    batches.set_epoch(1)
-    assert first != list(batches)
+    assert first == [batch.tolist() for batch in shuffled(33, 16, seed=1, epoch=0)]
+    assert first != [batch.tolist() for batch in shuffled(33, 16, seed=1, epoch=1)]
+    assert first != [batch.tolist() for batch in shuffled(33, 16, seed=2, epoch=0)]
 
 
 def test_batches_are_those_of_the_epoch_set_after_the_iterator_was_made() -> None:
-    batches = fitting.plain_batches(20, 10, seed=0)
+    batches = fitting.EpochBatches(2, lambda epoch: [[epoch], [epoch + 1]])
     early = iter(batches)
     batches.set_epoch(5)
-    assert list(early) == list(batches)
+    assert list(early) == [[5], [6]]
+    assert len(batches) == 2
+
+
+def trainer(settings: ComparisonSettings, *, baseline: bool) -> learning._Trainer:
+    drawn = draw(load_problem(settings), settings, 0)
+    none = Constraints((), {})
+    course = learning.Course(settings.recipe(baseline=baseline), baseline, none, 0, settings.epochs, settings.patience)
+    return learning._Trainer(initial_network(drawn, settings, 0), drawn, course)
 
 
 def test_measure_batches_have_the_share_of_positives(settings: ComparisonSettings) -> None:
-    drawn = draw(load_problem(settings), settings, 0)
-    labels = drawn.train.tensors[1]
+    labels = draw(load_problem(settings), settings, 0).train.tensors[1]
     own = float(labels.mean())
-    for least in (0.01, 0.5):
-        batches = comparison._batches(drawn, replace(settings, batch_positives=least), 0, "auc")
+    for least in (0.0, 0.01, 0.5):
+        batches = trainer(replace(settings, batch_positives=least), baseline=False)._batches(0)
         shares = [float(labels[batch].mean()) for batch in batches]
         assert shares[0] == pytest.approx(max(least, own), abs=0.05)
         assert min(shares) > 0
 
 
 def test_the_measure_is_blended_with_cross_entropy(settings: ComparisonSettings) -> None:
-    loss = comparison._loss(replace(settings, blend=0.25, loss_options={"margin": 2.0}), "auc")
+    loss = trainer(replace(settings, blend=0.25, loss_options={"margin": 2.0}), baseline=False).loss
     assert isinstance(loss, Blend)
     assert loss.share == 0.25
     assert loss.second.margin == 2.0
-    assert isinstance(comparison._loss(settings, "cross_entropy"), torch.nn.BCEWithLogitsLoss)
+    assert isinstance(trainer(settings, baseline=True).loss, torch.nn.BCEWithLogitsLoss)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"warm_up": 0.5},
+        {"margin": 1.0, "margin_end": 0.1},
+        {"surrogate": "ramp"},
+        {"temperature": 3.0},
+        {"algorithm": "sgd"},
+        {"average": "ema", "average_decay": 0.9},
+        {"average": "equal", "average_start": 0.5},
+        {"schedule": "cosine"},
+    ],
+)
+def test_every_part_of_the_recipe_changes_the_training_and_resumes(
+    settings: ComparisonSettings, finished: Path, tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    changed = replace(settings, seeds=1, **changes)
+    whole = compare(changed, tmp_path / "whole")
+    plain_run = json.loads((finished / "results.json").read_text())["runs"][1]
+    assert whole.runs[1]["history"] != plain_run["history"]
+    with pytest.raises(StopError):
+        compare(changed, tmp_path / "out", progress=StopAfter(5))
+    compare(changed, tmp_path / "out", resume=True)
+    assert_same_run(tmp_path / "out", tmp_path / "whole")
+
+
+def test_a_learning_rate_that_is_too_high_says_so(settings: ComparisonSettings, tmp_path: Path) -> None:
+    wild = replace(settings, seeds=1, learning_rate_measure=1e30, algorithm="sgd", schedule="constant")
+    with pytest.raises(InputError, match=r"`learning_rate`.*1e\+30.*diverged in epoch 1"):
+        compare(wild, tmp_path / "out")
 
 
 def measure(title: str) -> Measure:

@@ -1,18 +1,20 @@
 from __future__ import annotations
 
 import html.parser
+import json
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from setwise.metrics import Interval, precision, recall
-from setwise.report import Method, Report, Row, Training, interval_text, render, verdict, write_report
+from setwise.metrics import Interval, confusion_counts, roc_curve
+from setwise.report import ConstraintRow, Method, Report, Row, Training, interval_text, render, verdict, write_report
 from setwise.report import page as page_module
-from setwise.report.figures import VARIABLES
-from setwise.report.plots import counts_at
+from setwise.report.data import CURVE_POINTS, SCALES, page_data, slider_thresholds
 
 METHODS = Method("cross_entropy", "Cross-entropy"), Method("auc", "AUROC loss")
 
@@ -31,7 +33,7 @@ def training(method: str, seed: int, *, epochs: int = 3, threshold: float = 0.5)
     scores = (generator.normal(size=60) + 2 * labels).astype(np.float32)
     curve = np.linspace(0.6, 0.9, epochs).tolist()
     history = {"measure": curve, "surrogate": [1 - v + 0.2 for v in curve], "gap": [0.2] * epochs}
-    return Training(method, seed, scores, labels, threshold, history)
+    return Training(method, seed, scores, labels, threshold, history, groups={"sex": np.arange(60) % 2})
 
 
 def report(**changes: object) -> Report:
@@ -44,6 +46,7 @@ def report(**changes: object) -> Report:
         "settings": {"epochs": 3, "learning_rate": 0.003, "target": None, "loss_options": {"margin": 1.0}},
         "judged": ["On the same sets."],
         "facts": {"torch": "2.x"},
+        "groups": {"sex": ("Female", "Male")},
     }
     return Report(**(values | changes))  # type: ignore[arg-type]
 
@@ -61,7 +64,7 @@ class Structure(html.parser.HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
         self.attributes += [(name, value or "") for name, value in attrs]
-        if tag not in ("meta", "br"):
+        if tag not in ("meta", "link", "input", "br"):
             self.open.append(tag)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -72,7 +75,7 @@ class Structure(html.parser.HTMLParser):
         assert self.open.pop() == tag, "tags are nested"
 
     def handle_data(self, data: str) -> None:
-        if "style" not in self.open:
+        if not {"style", "script"} & set(self.open):
             self.text.append(data)
 
 
@@ -89,41 +92,105 @@ def page() -> str:
     return render(report())
 
 
+def embedded(page: str) -> dict[str, Any]:
+    """What the page's script reads."""
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, flags=re.DOTALL)
+    assert found
+    data: dict[str, Any] = json.loads(found[1])
+    return data
+
+
 def test_page_is_well_formed_and_holds_every_part(page: str) -> None:
     structure = parse(page)
-    assert structure.tags.count("svg") == 7
     text = " ".join(structure.text)
     for part in ("A title", "0.850", "[0.800, 0.900]", "+0.030", "F1", "On the same sets.", "learning rate", "torch"):
         assert part in text
     assert "margin = 1" in text
-    for label in ("False positive rate", "Precision", "Epoch", "Surrogate loss", "Score (logit)", "Share of the class"):
-        assert label in text
+    identifiers = [value for name, value in structure.attributes if name == "id"]
+    assert len(identifiers) == len(set(identifiers))
+    script = page[page.index("<script>") :]
+    asked = set(re.findall(r'byId\("([a-z-]+)"\)', script)) | {"roc", "pr", "history-gap", "scores-1", "tp-0", "tn-1"}
+    assert asked <= set(identifiers)
 
 
 def test_page_needs_nothing_from_outside(page: str) -> None:
     structure = parse(page)
-    assert {"script", "link", "img", "iframe", "object"}.isdisjoint(structure.tags)
+    assert {"img", "iframe", "object"}.isdisjoint(structure.tags)
     for name, value in structure.attributes:
-        if name in ("href", "src", "xlink:href", "style", "clip-path"):
+        if name in ("href", "src", "xlink:href", "style"):
             assert "//" not in value
-    assert not re.search(r"@import|url\((?!#)", page)
+    assert not re.search(r"@import|url\(", page)
+    assert re.findall(r"https?://[^\"' ]+", page) == ["http://www.w3.org/2000/svg"]  # a name, not an address
+    assert "default-src 'none'" in page
+    assert not re.search(r"fetch\(|XMLHttpRequest|import\(|WebSocket|innerHTML", page)
 
 
-def test_identifiers_are_unique_and_references_resolve(page: str) -> None:
-    attributes = parse(page).attributes
-    identifiers = [value for name, value in attributes if name == "id"]
-    assert len(identifiers) == len(set(identifiers))
-    wanted = {value.removeprefix("#") for name, value in attributes if name == "xlink:href"}
-    wanted |= set(re.findall(r"url\(#([^)]+)\)", page))
-    assert wanted <= set(identifiers)
-
-
-def test_figures_follow_the_colours_of_the_page(page: str) -> None:
-    for stand_in, variable in VARIABLES.items():
-        assert stand_in not in page
-        assert f"{variable}:" in page
-        assert f"var({variable})" in page
+def test_both_colour_schemes_define_the_same_colours(page: str) -> None:
     assert "prefers-color-scheme: dark" in page
+    style = page[page.index("<style>") : page.index("</style>")]
+    for variable in set(re.findall(r"var\((--[a-z]+)\)", style)):
+        assert style.count(f"{variable}:") == 3, "light, dark by the system, dark by the button"
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("scale", SCALES)
+def test_counts_are_those_of_the_judge_at_every_position(scale: str, weighted: bool) -> None:
+    one = training("auc", 3, threshold=0.7)
+    weights = np.random.default_rng(0).integers(0, 4, 60) / 4 if weighted else None
+    one = replace(one, weights=weights, scores=np.round(one.scores, 1))  # ties, some of them at a position
+    made = page_data(report(trainings=[replace(one, method=m.key) for m in METHODS]))["trainings"][1]
+    low, high, step = SCALES[scale]
+    positions = np.linspace(low, high, round((high - low) / step) + 1)
+    for k, (position, logit) in enumerate(zip(positions, slider_thresholds(scale), strict=True)):
+        p = position if scale == "probability" else 1 / (1 + math.exp(-position))
+        assert 1 / (1 + np.exp(-logit)) == pytest.approx(p, abs=1e-12)
+        counts = confusion_counts(one.scores, one.labels, threshold=float(logit), weight=weights)
+        found = made["all"]
+        assert (found[scale]["tp"][k], found[scale]["fp"][k]) == pytest.approx((counts.tp, counts.fp), abs=1e-6)
+        assert found["positives"] == pytest.approx(counts.tp + counts.fn)
+        assert found["negatives"] == pytest.approx(counts.fp + counts.tn)
+        for group in (0, 1):
+            of = one.groups["sex"] == group
+            own = confusion_counts(
+                one.scores[of], one.labels[of], threshold=float(logit), weight=None if weights is None else weights[of]
+            )
+            part = made["groups"]["sex"][group][scale]
+            assert (part["tp"][k], part["fp"][k]) == pytest.approx((own.tp, own.fp), abs=1e-6)
+    chosen = confusion_counts(one.scores, one.labels, threshold=0.7, weight=weights)
+    assert made["all"]["chosen"] == {"tp": chosen.tp, "fp": chosen.fp}
+    assert made["chosen"] == 0.7
+
+
+def test_the_slider_reaches_from_all_to_nothing() -> None:
+    thresholds = slider_thresholds("probability")
+    assert (thresholds[0], thresholds[100], thresholds[-1]) == (-math.inf, 0.0, math.inf)
+    found = page_data(report())["trainings"][0]["all"]["probability"]
+    assert (found["tp"][0], found["fp"][0], found["tp"][-1], found["fp"][-1]) == (10, 50, 0, 0)
+
+
+def test_long_curves_are_thinned_and_keep_their_ends() -> None:
+    generator = np.random.default_rng(0)
+    labels = (np.arange(5000) % 9 == 0).astype(np.int8)
+    scores = (generator.normal(size=5000) + labels).astype(np.float32)
+    long = [Training(m.key, 0, scores, labels, 0.0, {}, groups={"sex": labels * 0}) for m in METHODS]
+    made = page_data(report(trainings=long))["trainings"][0]
+    x, y = made["roc"]
+    assert len(x) == len(y) <= CURVE_POINTS + 2
+    assert (x[0], y[0], x[-1], y[-1]) == (0, 0, 1, 1)
+    area = float(np.trapezoid(y, x))
+    full = roc_curve(scores, labels)
+    assert area == pytest.approx(float(np.trapezoid(full.tpr, full.fpr)), abs=2e-3)
+    assert made["pr"][0][-1] == 1
+    assert made["groups"]["sex"][1]["positives"] == 0  # a group of the validation set that the test set lacks
+
+
+def test_constraints_have_a_table() -> None:
+    made = ConstraintRow("recall[sex=<F>]>=0.8", (interval(0.7, 0.6, 0.8), interval(0.8, 0.7, 0.9)), (1, 2), 2)
+    text = " ".join(parse(render(report(constraints=[made]))).text)
+    assert "recall[sex=<F>]>=0.8" in text
+    assert "1 of 2" in text
+    assert "2 of 2" in text
+    assert "Constraints" not in " ".join(parse(render(report())).text)
 
 
 def test_everything_given_is_escaped() -> None:
@@ -137,9 +204,11 @@ def test_everything_given_is_escaped() -> None:
         facts={evil: evil},
         rows=[row(0.1, 0.2, title=evil)],
     )
-    structure = parse(render(made))
-    assert "script" not in structure.tags
+    page = render(made)
+    structure = parse(page)
+    assert structure.tags.count("script") == 2
     assert evil in structure.text  # and reads as it was given
+    assert embedded(page)["methods"] == [evil, evil]
 
 
 def test_write_report_replaces_the_file(tmp_path: Path, page: str) -> None:
@@ -159,15 +228,9 @@ def test_one_seed_one_epoch_and_no_finite_threshold_still_make_a_page() -> None:
     assert "inf" not in text
 
 
-def test_surrogates_that_span_decades_get_a_logarithmic_axis_without_raw_markup() -> None:
-    wide = [
-        Training(t.method, t.seed, t.scores, t.labels, t.threshold, {**t.history, "surrogate": [500.0, 20.0, 0.1]})
-        for t in report().trainings
-    ]
-    page = render(report(trainings=wide))
-    assert "mathdefault" not in page
-    figure = page[page.index("history-surrogate") :]
-    assert ">100<" in figure
+def test_the_seed_of_the_stored_model_is_shown_first() -> None:
+    assert page_data(report())["shown"] == 0
+    assert page_data(report(shown_seed=1))["shown"] == 1
 
 
 @pytest.mark.parametrize(
@@ -198,12 +261,3 @@ def test_interval_text() -> None:
     assert interval_text(interval(-0.0001, -0.0002, 0.0), signed=True) == "+0.000 [+0.000, +0.000]"
     assert interval_text(interval(0.5, -math.inf, math.inf)) == "0.500"
     assert interval_text(interval(math.nan, math.nan, math.nan)) == "n/a"
-
-
-def test_operating_point_is_that_of_the_judge() -> None:
-    one = training("auc", 3)
-    false_rate, hit_rate, right = counts_at(one)
-    assert hit_rate == recall(one.scores, one.labels, threshold=one.threshold)
-    assert right == precision(one.scores, one.labels, threshold=one.threshold)
-    assert false_rate == float(np.mean(one.scores[one.labels == 0] >= one.threshold))
-    assert counts_at(training("auc", 3, threshold=math.inf)) == (0, 0, 0)

@@ -1,4 +1,4 @@
-"""The command line: ``setwise train``, ``evaluate`` and ``reproduce``."""
+"""The command line: ``setwise train``, ``predict``, ``evaluate`` and ``reproduce``."""
 
 import sys
 

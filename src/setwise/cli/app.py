@@ -6,22 +6,16 @@ Commands import what they need when they run, so that ``setwise --help`` does no
 from __future__ import annotations
 
 import importlib.metadata
-import re
-import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 from setwise._checks import InputError, extra
 
 extra("typer", "cli")
 extra("rich", "cli")
 import typer  # noqa: E402
-
-if TYPE_CHECKING:
-    from setwise.experiments.settings import ComparisonSettings
 
 INTERRUPTED = 130  # what shells give for a process ended by Ctrl-C
 USAGE_ERROR = 2
@@ -86,37 +80,69 @@ def _common(
 def train(
     source: Annotated[str | None, typer.Argument(metavar="DATA", help="The same as --data.")] = None,
     *,
-    measure: Annotated[str | None, typer.Option(help="Measure to train for. [default: auc]")] = None,
+    measure: Annotated[
+        str | None, typer.Option(help='Measure to train for, such as "precision@recall>=0.9". [default: auc]')
+    ] = None,
     data: Annotated[
-        str | None, typer.Option(help="Data set's name or folder, or a table (.csv, .csv.gz, ...). [default: fashion]")
+        str | None,
+        typer.Option(
+            help="A table (.csv, .csv.gz, .parquet), or a set of images by name or folder. [default: fashion]"
+        ),
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="network, or boosting (LightGBM) for a table. [default: network]")
     ] = None,
     target: Annotated[str | None, typer.Option(help="Target column of a table. [default: the last]")] = None,
     positive: Annotated[
         str | None, typer.Option(help="Positive class, by name or index. [default: shirt for fashion]")
     ] = None,
+    group: Annotated[
+        list[str] | None, typer.Option(help="Column to break results down by; it stays an input. May be repeated.")
+    ] = None,
+    weight: Annotated[str | None, typer.Option(help="Column of sample weights.")] = None,
+    split: Annotated[
+        str | None, typer.Option(help="Column that says train, validation or test. [default: drawn by seed]")
+    ] = None,
+    drop: Annotated[list[str] | None, typer.Option(help="Column that is no input; may be repeated.")] = None,
+    constraint: Annotated[
+        list[str] | None,
+        typer.Option(help='Constraint to train under, such as "recall[group=sex]>=0.8"; may be repeated.'),
+    ] = None,
     minority: Annotated[
         float | None,
         typer.Option(help="Share of positives to thin the data to; 0 leaves it as it is. [default: 0.05, tables: 0]"),
     ] = None,
-    epochs: Annotated[int | None, typer.Option(help="Most epochs of one training.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Most epochs of one training, or rounds of boosting.")] = None,
     seeds: Annotated[int | None, typer.Option(help="Repetitions. [default: 5]")] = None,
     batch_size: Annotated[int | None, typer.Option(help="Examples in a batch.")] = None,
     patience: Annotated[int | None, typer.Option(help="Epochs without improvement before stopping.")] = None,
     threads: Annotated[int | None, typer.Option(help="Threads of torch. [default: 1]")] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Any setting of the recipe, such as blend=1 or average=ema; may be repeated."),
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder to write to. [default: runs/<measure>-<data>]")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in the folder.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run in the folder.")] = False,
 ) -> None:
-    """Train on a measure and on cross-entropy, compare both over seeds, write a report."""
+    """Train on a measure and on cross-entropy, compare both over seeds, write a report and the model."""
     if source is not None and data is not None:
         raise InputError(f"Expected the data once, but got {source!r} and --data {data!r}.")
     if resume and overwrite:
         raise InputError("Expected --resume or --overwrite, but got both.")
-    given = {
+    from setwise.cli import training
+
+    options = {
         "measure": measure,
         "data": source if data is None else data,
+        "model": model,
         "target": target,
         "positive": positive,
+        "group": group,
+        "weight": weight,
+        "split": split,
+        "drop": drop,
+        "constraints": constraint,
         "minority": minority,
         "epochs": epochs,
         "seeds": seeds,
@@ -124,50 +150,31 @@ def train(
         "patience": patience,
         "threads": threads,
     }
-    _train({name: value for name, value in given.items() if value is not None}, out, resume=resume, overwrite=overwrite)
+    given = {name: value for name, value in options.items() if value is not None and value != []}
+    assigned = training.read_assignments(set_ or [])
+    twice = sorted(given.keys() & assigned.keys())
+    if twice:
+        raise InputError(f"Expected `{twice[0]}` once, but it is given by --set too.")
+    stopped = training.train(given | assigned, out, resume=resume, overwrite=overwrite)
+    if stopped is not None:
+        raise typer.Exit(_say(stopped, INTERRUPTED))
 
 
-def _train(given: dict[str, Any], out: Path | None, *, resume: bool, overwrite: bool) -> None:
-    """Run the comparison with the options that were given, then print the table."""
-    from setwise.cli.display import Bars, console, print_table
+@app.command()
+def predict(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="model.safetensors, or the folder of a run.")],
+    data: Annotated[Path, typer.Argument(metavar="DATA", help="A table with the columns the model knows.")],
+    *,
+    out: Annotated[Path | None, typer.Option(help="CSV file to write. [default: standard output]")] = None,
+    threshold: Annotated[
+        float | None, typer.Option(help="Probability from which on a row is positive. [default: the model's own]")
+    ] = None,
+) -> None:
+    """Apply a model that `setwise train` wrote to the rows of a table."""
+    from setwise.cli import predicting
 
-    try:
-        settings, out = _settings(given, out, resume=resume)
-        from setwise.experiments.comparison import compare  # takes seconds, so after the options are known to be good
-
-        with Bars(settings.parsed_measure().title) as bars:
-            results = compare(settings, out, resume=resume, overwrite=overwrite, progress=bars)
-    except KeyboardInterrupt:
-        again = f" Continue with: setwise train --out {shlex.quote(str(out))} --resume" if out else ""
-        raise typer.Exit(_say(f"stopped.{again}", INTERRUPTED)) from None
-    title = f"{results.data['name']}: {results.data['positive']} or not"
-    print_table(results.rows, results.methods, seeds=settings.seeds, title=title)
-    console().print(results.verdict, markup=False)
-    console().print(f"Report: {out / 'report.html'}", markup=False)
-
-
-def _settings(given: dict[str, Any], out: Path | None, *, resume: bool) -> tuple[ComparisonSettings, Path]:
-    """Settings and folder. On resume the stored settings count, and given ones must agree with them."""
-    from setwise.experiments.problem import is_table
-    from setwise.experiments.runs import RunFolder
-    from setwise.experiments.settings import ComparisonSettings
-
-    defaults = ComparisonSettings.for_measure(given.get("measure", ComparisonSettings.measure))
-    source = str(given.get("data", defaults.data))
-    table = is_table(source)
-    if table or Path(source).expanduser().is_dir():
-        given["data"] = source = str(Path(source).expanduser().resolve())  # so that the run knows it from anywhere
-    if given.get("minority") == 0:
-        given["minority"] = None
-    if out is None:
-        stem = re.sub(r"\W+", "-", Path(source).name.split(".")[0]) if table else Path(source).name
-        measure = re.sub(r"\W+", "-", given.get("measure", defaults.measure)).strip("-")
-        out = Path("runs") / f"{measure}-{stem}"
-    if resume:
-        return replace(RunFolder(out).settings()[0], **given), out
-    if table:
-        given.setdefault("minority", None)
-    return replace(defaults, **given), out
+    for line in predicting.predict(model, data, out, threshold):
+        _say(line, 0)
 
 
 @app.command()

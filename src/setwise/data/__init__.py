@@ -18,7 +18,7 @@ from setwise.data.imbalance import (
     make_imbalanced,
     one_versus_rest,
 )
-from setwise.data.raw_table import RawTable, read_table
+from setwise.data.raw_table import RawTable, read_cells, read_table
 from setwise.data.s_mnist import SizedDigits, load_s_mnist, s_mnist
 from setwise.data.samplers import ShapeBalancedBatchSampler, StratifiedBatchSampler
 from setwise.data.segmentation import SegmentationFolder, camvid_folder, load_camvid, load_coco_stuff
@@ -85,6 +85,7 @@ __all__ = [
     "majority_shape",
     "make_imbalanced",
     "one_versus_rest",
+    "read_cells",
     "read_table",
     "s_mnist",
     "shape_spread",

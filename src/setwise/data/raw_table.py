@@ -128,6 +128,18 @@ class RawTable:
         return digest.hexdigest()
 
 
+def read_cells(path: StrPath, *, header: bool | str = "infer", sep: str | None = None) -> dict[str, list[str]]:
+    """Every column of a table as texts, by name; no target need be there.
+
+    Args:
+        path: The file: CSV, TSV, also ``.gz`` and ``.xz``; Parquet.
+        header: Whether the first row holds names; ``"infer"`` looks.
+        sep: Separator of a text table; default the one that cuts all rows alike.
+    """
+    one_of("header", header, ("infer", True, False))
+    return read_columns(Path(path).expanduser(), header=header, sep=sep)[0]
+
+
 def read_table(
     path: StrPath,
     *,

@@ -12,15 +12,24 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Protocol
 
-from torch import nn
-
-from setwise.data import StratifiedBatchSampler
-from setwise.experiments import fitting
-from setwise.experiments.judging import BASELINE, Results, judge, methods, report_of, table, versions
-from setwise.experiments.problem import Draw, Problem, draw, initial_network, load_problem
+from setwise.experiments import model_file
+from setwise.experiments.constraints import Constraints
+from setwise.experiments.judging import (
+    BASELINE,
+    Results,
+    judge,
+    methods,
+    number,
+    report_of,
+    table,
+    threshold_of,
+    versions,
+)
+from setwise.experiments.learners import learn, score_sets
+from setwise.experiments.problem import Draw, Problem, draw, draw_rows, load_problem
 from setwise.experiments.runs import RunFolder, write_json
+from setwise.experiments.scoring import repeatable
 from setwise.experiments.settings import ComparisonSettings
-from setwise.integrations.lightning import MeasureModule
 from setwise.report import write_report
 
 __all__ = ["ComparisonSettings", "Progress", "Results", "compare"]
@@ -79,11 +88,12 @@ def compare(
     else:
         folder.check_free(overwrite=overwrite)
     measure = settings.parsed_measure()
-    _loss(settings, measure.name)  # refuses wrong options before anything is written
-    with fitting.repeatable(settings.threads):
+    with repeatable(settings.threads):
         problem = load_problem(settings)
+        constraints = Constraints(settings.constraints, problem.groups)
         fingerprint = problem.fingerprint()
-        draws = [draw(problem, settings, seed).record for seed in range(settings.seeds)]
+        draws = [draw_rows(problem, settings, seed)[1] for seed in range(settings.seeds)]
+        first = draw(problem, settings, 0)  # refuses columns that cannot be used before anything is written
         if resume:
             folder.check_same(settings, fingerprint)
         else:
@@ -91,65 +101,89 @@ def compare(
         finished = folder.repair()
         wanted = [(seed, method) for seed in range(settings.seeds) for method in methods(measure)]
         progress.start(len(wanted), sum((seed, method.key) in finished for seed, method in wanted))
+        drawn, drawn_seed = first, 0
         for seed, method in wanted:
             if (seed, method.key) not in finished:
+                if drawn_seed != seed:
+                    drawn, drawn_seed = draw(problem, settings, seed), seed
                 progress.training(seed, method.title, settings.epochs)
-                finished[seed, method.key] = _train(problem, settings, seed, method.key, folder, progress)
+                task = _Task(settings, drawn, constraints, seed, method.key)
+                finished[seed, method.key] = task.run(folder, progress)
                 progress.finished()
-    runs = [finished[seed, method.key] for seed, method in wanted]
+        runs = [finished[seed, method.key] for seed, method in wanted]
+        kept = _keep_model(problem, settings, runs, folder)
     data = {"name": problem.name, "positive": problem.positive, "sha256": fingerprint}
-    results = Results(settings, data, draws, runs, table(measure, runs), versions())
+    groups = {name: list(group.names) for name, group in problem.groups.items()}
+    results = Results(settings, data, draws, runs, table(measure, runs), versions(), groups, kept)
     write_json(folder.path / "results.json", results.to_dict())
     write_report(report_of(results, folder), folder.path / "report.html")
     return results
 
 
-def _loss(settings: ComparisonSettings, method: str) -> nn.Module:
-    return nn.BCEWithLogitsLoss() if method == BASELINE else settings.recipe().loss()
-
-
-def _batches(drawn: Draw, settings: ComparisonSettings, seed: int, method: str) -> fitting.EpochBatches:
-    labels = drawn.train.tensors[1].long()
-    if method == BASELINE:
-        return fitting.plain_batches(len(labels), settings.batch_size, seed)
-    sampler = settings.recipe().sampler(labels, seed=seed)
-
-    def make(epoch: int) -> StratifiedBatchSampler:
-        sampler.set_epoch(epoch)
-        return sampler
-
-    return fitting.EpochBatches(len(sampler), make)
-
-
-def _train(
-    problem: Problem, settings: ComparisonSettings, seed: int, method: str, folder: RunFolder, progress: Progress
-) -> dict[str, Any]:
+class _Task:
     """One training from data to stored record."""
-    drawn = draw(problem, settings, seed)
-    network = initial_network(problem, settings, seed)
-    baseline = method == BASELINE
-    module = MeasureModule(
-        network,
-        _loss(settings, method),
-        settings.parsed_measure(),
-        surrogate=_loss(settings, settings.parsed_measure().name),
-        learning_rate=settings.learning_rate_cross_entropy if baseline else settings.learning_rate_measure,
-        weight_decay=settings.weight_decay,
-        schedule=settings.schedule,
-    )
-    fit = fitting.fit(
-        module,
-        drawn.train,
-        _batches(drawn, settings, seed, method),
-        drawn.validation,
-        seed=seed,
-        epochs=settings.epochs,
-        patience=settings.patience,
-        checkpoints=folder.file("checkpoints", seed, method),
-        on_epoch=progress.epoch,
-    )
-    network.load_state_dict(fit.weights)
-    scores = fitting.score_sets(network, drawn.validation, drawn.test)
-    record = {"seed": seed, "method": method, **judge(settings.parsed_measure(), scores)}
-    record |= {"epochs": fit.epochs, "best_epoch": fit.best_epoch, "seconds": fit.seconds, "history": fit.history}
-    return folder.finish(record, fit.weights, scores)
+
+    def __init__(
+        self, settings: ComparisonSettings, drawn: Draw, constraints: Constraints, seed: int, method: str
+    ) -> None:
+        self.settings, self.drawn, self.constraints = settings, drawn, constraints
+        self.seed, self.method = seed, method
+
+    def run(self, folder: RunFolder, progress: Progress) -> dict[str, Any]:
+        """Train, judge and store."""
+        fit = learn(
+            self.drawn,
+            self.settings,
+            self.constraints,
+            seed=self.seed,
+            baseline=self.method == BASELINE,
+            folder=folder.file("checkpoints", self.seed, self.method),
+            on_epoch=progress.epoch,
+        )
+        scores = score_sets(fit.weights, self.drawn, self.settings)
+        columns = list(self.drawn.beside["test"].groups)
+        judged = judge(self.settings.parsed_measure(), scores, constraints=self.constraints, columns=columns)
+        record = {"seed": self.seed, "method": self.method, **judged}
+        record |= {"epochs": fit.epochs, "best_epoch": fit.best_epoch, "seconds": fit.seconds, "history": fit.history}
+        return folder.finish(record, fit.weights, scores)
+
+
+def _keep_model(
+    problem: Problem, settings: ComparisonSettings, runs: list[dict[str, Any]], folder: RunFolder
+) -> dict[str, Any] | None:
+    """Write the model of a table: of the measure-trained ones the one with the best validation measure.
+
+    With constraints, one that meets them on its validation set comes before any that does not.
+    """
+    if problem.table is None:
+        return None
+
+    def quality(run: dict[str, Any]) -> tuple[bool, float]:
+        return bool(run["feasible"]), number(run["history"]["measure"][run["best_epoch"] - 1])
+
+    best = max((run for run in runs if run["method"] != BASELINE), key=quality)  # the first of equals
+    drawn = draw(problem, settings, best["seed"])
+    if drawn.encoding is None or drawn.shift is None or drawn.scale is None:
+        return None
+    tensors = folder.weights(best["seed"], best["method"])
+    if settings.model == "network":
+        tensors |= {"mean": drawn.shift[0], "scale": drawn.scale[0]}
+    about = {
+        "data": problem.name,
+        "method": best["method"],
+        "seed": best["seed"],
+        "validation": quality(best)[1],
+        "constraints": list(settings.constraints),
+        "versions": versions(),
+    }
+    model_file.TableModel(
+        settings.model,
+        drawn.encoding,
+        tensors,
+        threshold_of(best),
+        settings.measure,
+        (settings.width, settings.width) if settings.model == "network" else (),
+        settings.recipe().to_dict(),
+        about,
+    ).save(folder.path / model_file.FILE)
+    return {"file": model_file.FILE, "method": best["method"], "seed": best["seed"], "validation": quality(best)[1]}

@@ -1,4 +1,4 @@
-"""One training: Lightning's loop, made quiet, repeatable and resumable.
+"""One training in Lightning's loop, made quiet, repeatable and resumable: what ``setwise reproduce`` runs.
 
 The order of the batches and torch's seed depend on (seed, epoch) alone, and everything that decides the outcome
 (weights, optimizer, schedule, history, best weights, patience) is in the checkpoint written after each epoch. So a
@@ -14,45 +14,22 @@ import signal
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import torch
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Sampler, TensorDataset
+
+from setwise.experiments.scoring import SCORING_BATCH, Fit, repeatable, score, score_sets, seed_epoch
 
 if TYPE_CHECKING:
     from setwise.integrations.lightning import MeasureModule
 
-HISTORY = {"loss": "train_loss", "measure": "val_measure", "surrogate": "val_surrogate", "gap": "gap"}
-SCORING_BATCH = 1024
+LOGGED = {"loss": "train_loss", "measure": "val_measure", "surrogate": "val_surrogate", "gap": "gap"}
 
-
-@dataclass
-class Fit:
-    """What a training leaves behind.
-
-    Attributes:
-        history: Values per epoch under ``loss``, ``measure``, ``surrogate`` and ``gap``.
-        best_epoch: Epoch with the highest validation measure, the first of equals, counted from 1.
-        weights: The network's weights after that epoch.
-        seconds: Time spent in the epochs, over all sittings.
-    """
-
-    history: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in HISTORY})
-    best_epoch: int = 0
-    weights: dict[str, Tensor] = field(default_factory=dict)
-    seconds: float = 0.0
-
-    @property
-    def epochs(self) -> int:
-        """Epochs run."""
-        return len(self.history["measure"])
+__all__ = ["EpochBatches", "Fit", "fit", "quiet", "repeatable", "score", "score_sets"]
 
 
 class EpochBatches(Sampler[list[int]]):
@@ -81,17 +58,6 @@ class EpochBatches(Sampler[list[int]]):
         yield from self.make(self.epoch)
 
 
-def plain_batches(size: int, batch_size: int, seed: int) -> EpochBatches:
-    """All examples in random order, in batches of nearly the same size, none above ``batch_size``."""
-    count = math.ceil(size / batch_size)
-
-    def make(epoch: int) -> Iterable[list[int]]:
-        order = np.random.default_rng([seed, epoch]).permutation(size)
-        return (part.tolist() for part in np.array_split(order, count))
-
-    return EpochBatches(count, make)
-
-
 class _Recorder(Callback):
     """Keeps history and best weights, seeds each epoch; its state travels in the checkpoint."""
 
@@ -105,10 +71,10 @@ class _Recorder(Callback):
         # The hook for the start of an epoch is skipped after a restart; the first batch is not.
         if batch_idx == 0:
             self.started = time.perf_counter()
-            torch.manual_seed(int(np.random.SeedSequence([self.seed, trainer.current_epoch]).generate_state(1)[0]))
+            seed_epoch(self.seed, trainer.current_epoch)
 
     def on_train_epoch_end(self, trainer: Trainer, module: LightningModule) -> None:
-        values = {name: float(trainer.callback_metrics[key]) for name, key in HISTORY.items()}
+        values = {name: float(trainer.callback_metrics[key]) for name, key in LOGGED.items()}
         earlier = max(self.fit.history["measure"], default=-math.inf)
         for name, value in values.items():
             self.fit.history[name].append(value)
@@ -190,22 +156,6 @@ def fit(
     return recorder.fit
 
 
-@torch.no_grad()
-def score(network: torch.nn.Module, data: TensorDataset) -> Tensor:
-    """Logits of a whole set in evaluation mode. shape: (n,)."""
-    network.eval()
-    return torch.cat([network(inputs) for inputs in torch.split(data.tensors[0], SCORING_BATCH)])
-
-
-def score_sets(network: torch.nn.Module, validation: TensorDataset, test: TensorDataset) -> dict[str, NDArray[Any]]:
-    """Scores and labels of the two sets that are judged. shape of each: (n,)."""
-    arrays = {}
-    for name, part in (("validation", validation), ("test", test)):
-        arrays[f"{name}_scores"] = score(network, part).numpy()
-        arrays[f"{name}_labels"] = part.tensors[1].numpy().astype(np.int8)
-    return arrays
-
-
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
     """Keep Lightning's banners and its advice on workers and logging away, and put all back afterwards."""
@@ -236,15 +186,3 @@ def _interruptible(trainer: Trainer) -> Iterator[None]:
         if in_main_thread is not None:
             signal.signal(signal.SIGINT, in_main_thread)
         raise KeyboardInterrupt from error
-
-
-@contextlib.contextmanager
-def repeatable(threads: int) -> Iterator[None]:
-    """A fixed number of threads and torch's random state of its own; both are put back afterwards."""
-    before = torch.get_num_threads()
-    with torch.random.fork_rng(devices=[]):
-        torch.set_num_threads(threads)
-        try:
-            yield
-        finally:
-            torch.set_num_threads(before)

@@ -6,17 +6,18 @@ import importlib.metadata
 import math
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
 from setwise import metrics
+from setwise.experiments.constraints import Constraints, scored
 from setwise.experiments.problem import is_table
 from setwise.experiments.settings import FORMAT, ComparisonSettings
 from setwise.metrics import Interval
-from setwise.report import Method, Report, Row, Training, verdict
+from setwise.report import ConstraintRow, Method, Report, Row, Training, interval_text, verdict
 
 if TYPE_CHECKING:
     from setwise.experiments.runs import RunFolder
@@ -46,6 +47,8 @@ class Results:
         runs: The record of each training.
         rows: The table.
         versions: Versions it was made with.
+        groups: Names of the groups of each column they were asked for.
+        model: Which training was kept as the model of a table: file, method, seed and validation measure.
     """
 
     settings: ComparisonSettings
@@ -54,6 +57,8 @@ class Results:
     runs: Sequence[Mapping[str, Any]]
     rows: Sequence[Row]
     versions: Mapping[str, str]
+    groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    model: Mapping[str, Any] | None = None
 
     @property
     def methods(self) -> tuple[Method, Method]:
@@ -65,6 +70,31 @@ class Results:
         """What the trained measure's row says, in a sentence."""
         key = row_of(self.settings.parsed_measure())
         return verdict(next(row for row in self.rows if row.key == key), self.methods, self.settings.seeds)[1]
+
+    def constraint_rows(self) -> list[ConstraintRow]:
+        """Each inequality with what the test sets make of it, by method and over the seeds."""
+        texts = [row["constraint"] for row in self.runs[0].get("constraints", {}).get("test", ())]
+        rows = []
+        for k, text in enumerate(texts):
+            values, met = [], []
+            for method in self.methods:
+                found = [run["constraints"]["test"][k] for run in self.runs if run["method"] == method.key]
+                values.append(_mean([number(each["value"]) for each in found]))
+                met.append(sum(_met(each) for each in found))
+            rows.append(ConstraintRow(text, (values[0], values[1]), (met[0], met[1]), self.settings.seeds))
+        return rows
+
+    def constraint_lines(self) -> list[str]:
+        """The same in words, a line each."""
+        names = [method.title for method in self.methods]
+        lines = []
+        for row in self.constraint_rows():
+            parts = (
+                f"{name} {interval_text(value)}, met in {met} of {row.seeds}"
+                for name, value, met in zip(names, row.values, row.met, strict=True)
+            )
+            lines.append(f"{row.constraint} on the test sets: {'; '.join(parts)}.")
+        return lines
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for ``results.json``."""
@@ -84,6 +114,8 @@ class Results:
             "draws": [dict(draw) for draw in self.draws],
             "runs": [dict(run) for run in self.runs],
             "versions": dict(self.versions),
+            "groups": {name: list(names) for name, names in self.groups.items()},
+            "model": None if self.model is None else dict(self.model),
         }
 
 
@@ -104,33 +136,56 @@ def judge(
     *,
     maximize: str | None = None,
     subject_to: str | Sequence[str] | None = None,
+    constraints: Constraints | None = None,
+    columns: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Choose the threshold on the validation set, then measure the test set.
 
     Args:
         measure: The trained measure; it names what the threshold maximizes by default.
-        scores: Arrays ``validation_scores``, ``validation_labels``, ``test_scores``, ``test_labels``.
+        scores: Arrays ``validation_scores``, ``validation_labels``, ``test_scores``, ``test_labels``; with weights
+            ``validation_weights`` and ``test_weights``; with groups ``validation_group_0``, ....
         maximize: Something else for the threshold to maximize.
-        subject_to: Constraints the threshold has to meet on the validation set.
+        subject_to: Constraints the threshold has to meet on the validation set, in place of all others.
+        constraints: Constraints on rates by group that it has to meet as well.
+        columns: Names of the columns of groups, in the order of the arrays.
 
     Returns:
-        ``threshold``, ``feasible``, and the test set's ``metrics`` by row.
+        ``threshold``, ``feasible``, the test set's ``metrics`` by row, and ``constraints`` by set where there are some.
     """
-    choice = metrics.choose_threshold(
-        scores["validation_scores"],
-        scores["validation_labels"],
-        maximize=maximize or measure.maximize_threshold,
-        subject_to=subject_to or (None if maximize else measure.subject_to),
-    )
+    found: dict[str, Any] = {}
+    if constraints and maximize is None and subject_to is None:
+        part = scored(scores, "validation", constraints, columns)
+        rule = measure.maximize_threshold, measure.subject_to
+        threshold, feasible, _ = constraints.threshold(part, *rule)
+        found["constraints"] = {
+            name: constraints.values(scored(scores, name, constraints, columns), threshold)
+            for name in ("validation", "test")
+        }
+    else:
+        choice = metrics.choose_threshold(
+            scores["validation_scores"],
+            scores["validation_labels"],
+            maximize=maximize or measure.maximize_threshold,
+            subject_to=subject_to or (None if maximize else measure.subject_to),
+            weight=scores.get("validation_weights"),
+        )
+        threshold, feasible = choice.threshold, choice.feasible
+    return {"threshold": threshold, "feasible": feasible, "metrics": _measured(measure, scores, threshold)} | found
+
+
+def _measured(measure: Measure, scores: Mapping[str, NDArray[Any]], threshold: float) -> dict[str, float]:
+    """The measures of the test set, by row of the table."""
     test, labels = scores["test_scores"], scores["test_labels"]
+    weighted: dict[str, Any] = {"weight": scores["test_weights"]} if "test_weights" in scores else {}
+    at: dict[str, Any] = {"threshold": threshold}
     values: dict[str, float] = {}
     if row_of(measure) == measure.name and measure.name not in ORDER:
-        at: dict[str, Any] = {"threshold": choice.threshold} if measure.at_threshold else {}
-        values[measure.name] = float(measure.metric(test, labels, **at))
-    values |= {name: float(metrics.metric_by_name(name)(test, labels)) for name in RANKING}
+        values[measure.name] = float(measure.metric(test, labels, **weighted, **(at if measure.at_threshold else {})))
+    values |= {name: float(metrics.metric_by_name(name)(test, labels, **weighted)) for name in RANKING}
     for name in (*AT_THRESHOLD, "precision", "recall"):
-        values[name] = float(metrics.metric_by_name(name)(test, labels, threshold=choice.threshold))
-    return {"threshold": choice.threshold, "feasible": choice.feasible, "metrics": values}
+        values[name] = float(metrics.metric_by_name(name)(test, labels, **weighted, **at))
+    return values
 
 
 def table(measure: Measure, runs: Sequence[Mapping[str, Any]], *, at_threshold: bool = False) -> list[Row]:
@@ -180,7 +235,14 @@ def report_of(results: Results, folder: RunFolder) -> Report:
         history = {name: [number(value) for value in values] for name, values in run["history"].items()}
         trainings.append(
             Training(
-                run["method"], run["seed"], scores["test_scores"], scores["test_labels"], threshold_of(run), history
+                run["method"],
+                run["seed"],
+                scores["test_scores"],
+                scores["test_labels"],
+                threshold_of(run),
+                history,
+                scores.get("test_weights"),
+                {name: scores[f"test_group_{k}"] for k, name in enumerate(results.groups)},
             )
         )
     return Report(
@@ -192,6 +254,9 @@ def report_of(results: Results, folder: RunFolder) -> Report:
         settings=_shown(settings, results.data["positive"]),
         judged=_judged(results, measure),
         facts=_facts(results),
+        groups=results.groups,
+        constraints=results.constraint_rows(),
+        shown_seed=None if results.model is None else results.model["seed"],
     )
 
 
@@ -201,7 +266,11 @@ def _shown(settings: ComparisonSettings, positive: str) -> dict[str, object]:
     if is_table(settings.data):
         shown["data"] = Path(settings.data).name
     else:
-        del shown["target"], shown["test"]
+        for name in ("target", "test", "model", "group", "weight", "split", "drop", "constraints"):
+            del shown[name]
+    for name, value in list(shown.items()):
+        if isinstance(value, list):
+            shown[name] = ", ".join(value) or "none"
     if settings.minority is None:
         shown["minority"] = "as it is"
     return shown
@@ -213,26 +282,59 @@ def _judged(results: Results, measure: Measure) -> list[str]:
     if settings.minority is not None:
         share = f"""Positives were dropped at random until they are {100 * settings.minority:g} % of the training,
             validation and test sets alike: the models are judged on the distribution they were trained on."""
-    blend = (
-        f"{settings.blend:g} of it plus {1 - settings.blend:g} of cross-entropy" if settings.blend < 1 else "it alone"
-    )
-    sentences = (
-        f"""For each seed both methods have the same training, validation and test sets, the same network with the
-            same initial weights, and the same {settings.epochs} epochs at most.""",
+    recipe = settings.recipe()
+    blend = f"{recipe.blend:g} of it plus {1 - recipe.blend:g} of cross-entropy" if recipe.blend < 1 else "it alone"
+    if recipe.warm_up:
+        blend += f", after {100 * recipe.warm_up:g} % of the training with cross-entropy alone"
+    batches = f"""Each of its batches has at least {100 * settings.batch_positives:g} % positives, repeated within an
+        epoch where there are too few; the cross-entropy model sees the classes in their natural share."""
+    sentences = [
+        f"""For each seed both methods have the same training, validation and test sets, the same model with the same
+            start, and the same {settings.epochs} {_round_name(settings)}s at most.""",
         share,
-        f"""After each epoch {measure.title} is computed on the whole validation set. The weights of the best epoch are
-            kept, and training stops after {settings.patience} epochs without a better one, for both methods alike.""",
+        f"""After each {_round_name(settings)} {measure.title} is computed on the whole validation set. The best is
+            kept, and training stops after {settings.patience} without a better one, for both methods alike.""",
         f"""The model of the {measure.title} loss minimizes {blend}.""",
-        f"""Each of its batches has at least {100 * settings.batch_positives:g} % positives, repeated within an epoch
-            where there are too few; the cross-entropy model sees the classes in their natural share.""",
-        f"""The threshold for decisions maximizes {measure.maximize_threshold} on the validation set. The test set is
-            used for the final numbers only.""",
+        batches if settings.model == "network" else "Each tree is grown on the whole training set at once.",
+        f"""The threshold for decisions maximizes {measure.maximize_threshold} on the validation
+            set{f" subject to {measure.subject_to}" if measure.subject_to else ""}. The test set is used for the final
+            numbers only.""",
         """AUROC and average precision need no threshold; F1 is taken at the one from the validation set; precision at
             recall 0.9 is the best precision on the test curve at a recall of 0.9 or more.""",
         f"""Intervals are {100 * LEVEL:g} % Student intervals over the seeds: they cover the spread from draws, splits
             and initial weights, and are wide with few seeds. The difference is taken within each seed.""",
-    )
+        *_judged_table(results),
+    ]
     return [" ".join(sentence.split()) for sentence in sentences]
+
+
+def _judged_table(results: Results) -> list[str]:
+    """What holds for tables, or for some of them."""
+    settings, sentences = results.settings, []
+    if is_table(settings.data):
+        sentences.append(
+            "Medians for missing numbers, categories and scales of the columns come from the training rows alone."
+        )
+    if settings.split is not None:
+        sentences.append(f"The sets are those of the column {settings.split}; what it does not name is drawn by seed.")
+    if settings.weight is not None:
+        sentences.append(f"Losses, thresholds, measures and counts are weighted by the column {settings.weight}.")
+    if settings.constraints:
+        trained = "is trained under the constraints, and for" if settings.model == "network" else "and"
+        sentences.append(
+            f"The {methods(settings.parsed_measure())[1].title} model {trained} both methods the threshold has to meet "
+            "them on the validation set, if any does; else it is the one that misses them least."
+        )
+    if results.model is not None:
+        sentences.append(
+            f"The stored model is that of seed {results.model['seed']}, the best on its validation set among those "
+            "trained on the measure."
+        )
+    return sentences
+
+
+def _round_name(settings: ComparisonSettings) -> str:
+    return "epoch" if settings.model == "network" else "round"
 
 
 def _facts(results: Results) -> dict[str, object]:
@@ -244,6 +346,11 @@ def _facts(results: Results) -> dict[str, object]:
         facts[f"epochs, seed {run['seed']}, {run['method']}"] = f"{run['epochs']} (best {run['best_epoch']})"
     facts["training time"] = f"{sum(run['seconds'] for run in results.runs):.0f} s"
     return facts | {f"{name} version": version for name, version in results.versions.items()}
+
+
+def _met(found: Mapping[str, Any]) -> bool:
+    """Whether an inequality holds on a set of limited size: up to two standard errors."""
+    return number(found["violation"]) <= 2 * number(found["standard_error"])
 
 
 def _mean(values: Sequence[float]) -> Interval:

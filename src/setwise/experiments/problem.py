@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,9 @@ from torch.utils.data import TensorDataset
 
 from setwise import data
 from setwise._checks import InputError
+from setwise.data import RawTable, TableEncoding
+from setwise.data.encoding import find_column
+from setwise.experiments.constraints import Groups, group_columns, no_blanks
 from setwise.experiments.networks import MLP, SmallConvNet
 
 if TYPE_CHECKING:
@@ -22,43 +26,55 @@ if TYPE_CHECKING:
 
 FASHION_POSITIVE = "shirt"  # the class that is hardest to tell from the others
 FEWEST = 2  # positives and negatives that each of the three sets needs at least
+SETS = ("train", "validation", "test")
+_SPELLINGS = {
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("validation", "valid", "val", "dev"), "validation"),
+    **dict.fromkeys(("test", "testing", "holdout", "held-out"), "test"),
+}
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """Inputs and 0/1 labels, before any draw.
+    """Inputs and 0/1 labels, before any draw: a table, whose columns are encoded after the draw, or images.
 
     Args:
         name: Name of the data.
         positive: Name of the positive class.
-        inputs: shape: (n, c, h, w) for images, (n, columns) for a table
         labels: shape: (n,)
-        test_inputs: The data's own test set; None for a table, whose test set is drawn.
+        table: The table.
+        images: shape: (n, c, h, w)
+        test_images: The images' own test set.
         test_labels: The same.
+        parts: The set of each row, by a table's split column.  # shape: (n,)
+        weights: Sample weights of a table.  # shape: (n,)
+        groups: Groups of a table's rows, by column.
     """
 
     name: str
     positive: str
-    inputs: Tensor
     labels: NDArray[np.int64]
-    test_inputs: Tensor | None = None
+    table: RawTable | None = None
+    images: Tensor | None = None
+    test_images: Tensor | None = None
     test_labels: NDArray[np.int64] | None = None
+    parts: NDArray[Any] | None = None
+    weights: NDArray[np.float32] | None = None
+    groups: Mapping[str, Groups] = field(default_factory=dict)
 
-    @property
-    def is_table(self) -> bool:
-        """Whether rows are vectors, not images."""
-        return self.inputs.ndim == 2
-
-    def network(self, width: int) -> nn.Module:
-        """A fresh network for these inputs, initialized from torch's current seed."""
-        if self.is_table:
-            return MLP(self.inputs.shape[1], hidden=(width, width))
-        return SmallConvNet(self.inputs.shape[1], width=width)
+    def own_sets(self) -> dict[str, tuple[Tensor, NDArray[np.int64]]]:
+        """Images and labels that each of the three sets is drawn from."""
+        if self.images is None or self.test_images is None or self.test_labels is None:
+            raise InputError(f"Expected {self.name} to be images with a test set of their own, but it has none.")
+        train = self.images, self.labels
+        return {"train": train, "validation": train, "test": (self.test_images, self.test_labels)}
 
     def fingerprint(self) -> str:
         """Hash of all values, to notice that a file has changed between start and resume."""
+        if self.table is not None:
+            return self.table.fingerprint()
         digest = hashlib.sha256()
-        for part in (self.inputs, self.labels, self.test_inputs, self.test_labels):
+        for part in (self.images, self.labels, self.test_images, self.test_labels):
             if part is not None:
                 array = part.numpy() if isinstance(part, Tensor) else part
                 digest.update(str(array.shape).encode())
@@ -67,13 +83,46 @@ class Problem:
 
 
 @dataclass(frozen=True, eq=False)
+class Beside:
+    """What stands beside inputs and labels of a set.
+
+    Args:
+        weight: Sample weights.  # shape: (n,)
+        groups: Group numbers by column.  # shape of each: (n,)
+    """
+
+    weight: Tensor | None = None
+    groups: Mapping[str, Tensor] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
 class Draw:
-    """Training, validation and test set of one seed, and how they came about."""
+    """Training, validation and test set of one seed, and how they came about.
+
+    Args:
+        train: Inputs and labels.
+        validation: The same.
+        test: The same.
+        record: Sizes, positives and thinning.
+        beside: Weights and groups of each set, by its name.
+        encoding: How the table's columns became numbers, fitted on the training rows.
+        shift: What was taken from the inputs, the mean over the training set.
+        scale: What they were divided by then.
+    """
 
     train: TensorDataset
     validation: TensorDataset
     test: TensorDataset
     record: dict[str, Any]
+    beside: Mapping[str, Beside] = field(default_factory=dict)
+    encoding: TableEncoding | None = None
+    shift: Tensor | None = None
+    scale: Tensor | None = None
+
+    def set(self, name: str) -> tuple[Tensor, Tensor, Beside]:
+        """Inputs, labels and what stands beside them."""
+        inputs, labels = getattr(self, name).tensors
+        return inputs, labels, self.beside.get(name, Beside())
 
 
 def is_table(source: str) -> bool:
@@ -90,20 +139,64 @@ def load_problem(settings: ComparisonSettings) -> Problem:
         OSError: When a file is missing or cannot be read.
     """
     if is_table(settings.data):
-        table = data.load_table(settings.data, target=settings.target, positive=settings.positive)
-        return Problem(Path(settings.data).name, table.classes[1], torch.from_numpy(table.inputs), table.labels)
-    if settings.target is not None:
-        raise InputError(f"Expected `target` only with a table, but {settings.data!r} is a set of images.")
+        return _load_table(settings)
+    if settings.of_tables():
+        name = settings.of_tables()[0].removesuffix("s")
+        raise InputError(f"Expected `{name}` only with a table, but {settings.data!r} is a set of images.")
     train, test = data.load(settings.data, "train"), data.load(settings.data, "test")
     positive = _positive_class(settings, train.classes, train.labels)
     return Problem(
         name=train.name or settings.data,
         positive=train.classes[positive] if train.classes else f"class {positive}",
-        inputs=data.image_tensor(train.inputs),
         labels=data.one_versus_rest(train.labels, positive),
-        test_inputs=data.image_tensor(test.inputs),
+        images=data.image_tensor(train.inputs),
+        test_images=data.image_tensor(test.inputs),
         test_labels=data.one_versus_rest(test.labels, positive),
     )
+
+
+def _load_table(settings: ComparisonSettings) -> Problem:
+    table = data.read_table(settings.data, target=settings.target, positive=settings.positive)
+    names = tuple(table.cells)
+    for argument in ("weight", "split", "group", "drop"):
+        given = getattr(settings, argument)
+        for name in (given,) if isinstance(given, str) else given or ():
+            _check_column(argument, name, table)
+    apart = {settings.weight, settings.split, *settings.drop}
+    table = replace(table, features=tuple(name for name in table.features if name not in apart))
+    by_name = {no_blanks(name): name for name in names}
+    wanted = dict.fromkeys(settings.group)
+    for column in group_columns(settings.constraints):
+        _check_column("constraint", by_name.get(column, column), table)
+        wanted.setdefault(by_name[column])
+    return Problem(
+        Path(settings.data).name,
+        table.classes[1],
+        table.labels,
+        table,
+        parts=None if settings.split is None else _parts(table, settings.split),
+        weights=None if settings.weight is None else table.weights(settings.weight),
+        groups={name: Groups(*table.groups(name)) for name in wanted},
+    )
+
+
+def _check_column(argument: str, name: str, table: RawTable) -> None:
+    find_column(name, tuple(table.cells), argument)
+    if name == table.target and argument != "group":
+        raise InputError(f"Expected `{argument}` to be another column than the target, but got {name!r}.")
+
+
+def _parts(table: RawTable, column: str) -> NDArray[Any]:
+    """The set of each row by the split column; the sets it does not name are drawn later."""
+    cells = table.column(column, "split")
+    found = {str(cell): _SPELLINGS.get(str(cell).casefold(), "") for cell in np.unique(cells)}
+    strange = [cell for cell, part in found.items() if not part]
+    if strange or "train" not in found.values():
+        raise InputError(
+            f"Expected the `split` column {column!r} to hold train, validation and test (or train and one of them), "
+            f"but it holds {', '.join(map(repr, list(found)[:6]))}."
+        )
+    return np.array([found[str(cell)] for cell in cells])
 
 
 def _positive_class(settings: ComparisonSettings, classes: tuple[str, ...], labels: NDArray[Any]) -> int:
@@ -120,43 +213,76 @@ def _positive_class(settings: ComparisonSettings, classes: tuple[str, ...], labe
     raise InputError(f"Expected `positive` to be a class of {settings.data} ({shown}), but got {wanted!r}.")
 
 
-def draw(problem: Problem, settings: ComparisonSettings, seed: int) -> Draw:
-    """One seed's sets: thinned to the minority share, then split, so that all three have the same distribution."""
+def draw_rows(
+    problem: Problem, settings: ComparisonSettings, seed: int
+) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    """One seed's rows of the three sets, and their record: thinned to the minority share, then split alike.
+
+    The test rows of images are those of the images' own test set.
+
+    Raises:
+        InputError: When a set has too few of a class.
+    """
     thinned: dict[str, Any] = {}
-    if problem.test_labels is None or problem.test_inputs is None:
-        pool = _thin(problem.labels, settings, seed, thinned, "all")
-        rest, test = data.stratified_split(problem.labels[pool], [1 - settings.test, settings.test], seed=seed)
-        pool, test = pool[rest], pool[test]
-        test_inputs, test_labels = problem.inputs, problem.labels
-    else:
-        pool = _thin(problem.labels, settings, seed, thinned, "train")
-        test = _thin(problem.test_labels, settings, seed, thinned, "test")
-        test_inputs, test_labels = problem.test_inputs, problem.test_labels
-    kept, held = data.stratified_split(problem.labels[pool], [1 - settings.validation, settings.validation], seed=seed)
-    train, validation = pool[kept], pool[held]
-    shift, scale = scaling(problem.inputs[train])
-    sets = {
-        "train": ((problem.inputs[train] - shift) / scale, problem.labels[train]),
-        "validation": ((problem.inputs[validation] - shift) / scale, problem.labels[validation]),
-        "test": ((test_inputs[test] - shift) / scale, test_labels[test]),
-    }
+    pools = {"train": _thin(problem.labels, settings, seed, thinned, "all" if problem.table else "train")}
+    if problem.test_labels is not None:
+        pools["test"] = _thin(problem.test_labels, settings, seed, thinned, "test")
+    elif problem.parts is not None:
+        pool, part = pools["train"], problem.parts[pools["train"]]
+        pools = {name: pool[part == name] for name in SETS if (part == name).any()}
+    for name, share in (("test", settings.test), ("validation", settings.validation)):
+        if name not in pools:
+            kept, held = data.stratified_split(problem.labels[pools["train"]], [1 - share, share], seed=seed)
+            pools["train"], pools[name] = pools["train"][kept], pools["train"][held]
     record: dict[str, Any] = {"seed": seed, "imbalance": thinned}
-    for name, (_, labels) in sets.items():
-        positives = int(labels.sum())
-        if min(positives, len(labels) - positives) < FEWEST:
+    for name in SETS:
+        source = problem.test_labels if name == "test" and problem.test_labels is not None else problem.labels
+        positives, size = int(source[pools[name]].sum()), len(pools[name])
+        if min(positives, size - positives) < FEWEST:
             raise InputError(
                 f"Expected at least {FEWEST} positives and {FEWEST} negatives in the {name} set, but seed {seed} of "
-                f"{problem.name} has {positives} and {len(labels) - positives}: more data or another share is needed."
+                f"{problem.name} has {positives} and {size - positives}: more data or another share is needed."
             )
-        record[name] = {"size": len(labels), "positives": positives}
-    train_set, validation_set, test_set = (TensorDataset(x, torch.from_numpy(y).float()) for x, y in sets.values())
-    return Draw(train_set, validation_set, test_set, record)
+        record[name] = {"size": size, "positives": positives}
+    return pools, record
 
 
-def initial_network(problem: Problem, settings: ComparisonSettings, seed: int) -> nn.Module:
+def draw(problem: Problem, settings: ComparisonSettings, seed: int) -> Draw:
+    """One seed's sets; a table's columns are encoded and all inputs scaled by the training rows alone."""
+    rows, record = draw_rows(problem, settings, seed)
+    encoding = None
+    if problem.table is not None:
+        encoding = problem.table.fit(rows["train"])
+        inputs = torch.from_numpy(problem.table.encode(encoding))
+        parts = {name: inputs[rows[name]] for name in SETS}
+        labels = {name: problem.labels[rows[name]] for name in SETS}
+    else:
+        parts = {name: images[rows[name]] for name, (images, _) in problem.own_sets().items()}
+        labels = {name: truth[rows[name]] for name, (_, truth) in problem.own_sets().items()}
+    shift, scale = scaling(parts["train"])
+    train, validation, test = (
+        TensorDataset((parts[name] - shift) / scale, torch.from_numpy(labels[name]).float()) for name in SETS
+    )
+    beside = {name: _beside(problem, rows[name]) for name in SETS}
+    return Draw(train, validation, test, record, beside, encoding, shift, scale)
+
+
+def _beside(problem: Problem, rows: NDArray[Any]) -> Beside:
+    weight = None if problem.weights is None else torch.from_numpy(problem.weights[rows])
+    return Beside(weight, {name: torch.from_numpy(group.codes[rows]) for name, group in problem.groups.items()})
+
+
+def initial_network(drawn: Draw, settings: ComparisonSettings, seed: int) -> nn.Module:
     """The network a seed starts from, the same for both methods."""
     torch.manual_seed(seed)
-    return problem.network(settings.width)
+    return make_network(drawn.train.tensors[0], settings.width)
+
+
+def make_network(inputs: Tensor, width: int) -> nn.Module:
+    """A fresh network for such inputs, initialized from torch's current seed."""
+    if inputs.ndim == 2:
+        return MLP(inputs.shape[1], hidden=(width, width))
+    return SmallConvNet(inputs.shape[1], width=width)
 
 
 def _thin(

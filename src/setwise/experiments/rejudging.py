@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torch import nn
-
 from setwise._checks import InputError, in_range
-from setwise.experiments import fitting
+from setwise.experiments.constraints import Constraints
 from setwise.experiments.judging import judge, methods, number, table
-from setwise.experiments.problem import draw, initial_network, load_problem
+from setwise.experiments.learners import check_weights, score_sets
+from setwise.experiments.problem import draw, load_problem
 from setwise.experiments.runs import RunFolder, read_json
+from setwise.experiments.scoring import repeatable
 
 if TYPE_CHECKING:
     from setwise.experiments.settings import ComparisonSettings
@@ -65,23 +65,26 @@ def rejudge(
     folder = RunFolder(run)
     settings, fingerprint = folder.settings()
     stored = _stored_runs(folder)
-    with fitting.repeatable(settings.threads):
+    with repeatable(settings.threads):
         problem = load_problem(settings if data is None else replace(settings, data=data))
         if problem.fingerprint() != fingerprint:
             raise InputError(
                 f"Expected `data` {data or settings.data} to be as when {folder.path} was made, but it has changed."
             )
         measure, runs = settings.parsed_measure(), []
+        constraints = Constraints(settings.constraints, problem.groups)
         for seed in range(settings.seeds):
             drawn = draw(problem, settings, seed)
             for method in methods(measure):
-                network = initial_network(problem, settings, seed)
-                _load(network, folder, seed, method.key)
+                weights = folder.weights(seed, method.key)
+                check_weights(weights, drawn, settings, folder.file("models", seed, method.key))
                 judged = judge(
                     measure,
-                    fitting.score_sets(network, drawn.validation, drawn.test),
+                    score_sets(weights, drawn, settings),
                     maximize=maximize,
                     subject_to=subject_to,
+                    constraints=constraints,
+                    columns=list(problem.groups),
                 )
                 runs.append({"seed": seed, "method": method.key, **judged})
     anew = maximize is not None or subject_to is not None
@@ -102,16 +105,6 @@ def _stored_runs(folder: RunFolder) -> dict[tuple[int, str], dict[str, Any]]:
         return {(run["seed"], run["method"]): run for run in read_json(path)["runs"]}
     except (KeyError, TypeError) as error:
         raise InputError(f"Expected {path} to hold the results of a run, but it does not.") from error
-
-
-def _load(network: nn.Module, folder: RunFolder, seed: int, method: str) -> None:
-    weights = folder.weights(seed, method)
-    expected = network.state_dict()
-    shapes = {name: tuple(tensor.shape) for name, tensor in weights.items()}
-    if shapes != {name: tuple(tensor.shape) for name, tensor in expected.items()}:
-        path = folder.file("models", seed, method)
-        raise InputError(f"Expected {path} to hold weights of this run's network, but their names or shapes differ.")
-    network.load_state_dict(weights)
 
 
 def _disagreements(

@@ -8,9 +8,9 @@
 ``models/*.safetensors``, ``scores/*.npz``
     Best weights, and the scores and labels of the validation and test sets.
 ``checkpoints/``
-    Lightning's last checkpoint of the training in progress.
-``results.json``, ``report.html``
-    Written at the end.
+    The last checkpoint of the training in progress.
+``model.safetensors``, ``results.json``, ``report.html``
+    Written at the end; the model, of a table, is for ``setwise predict``.
 
 Every file but ``runs.jsonl`` is written beside its place and moved into it, so it is there as a whole or not at all.
 """
@@ -33,7 +33,7 @@ from torch import Tensor
 from setwise._checks import InputError, extra
 from setwise.experiments.settings import FORMAT, ComparisonSettings
 
-_FILES = ("settings.json", "runs.jsonl", "results.json", "report.html")
+_FILES = ("settings.json", "runs.jsonl", "model.safetensors", "results.json", "report.html")
 _FOLDERS = ("models", "scores", "checkpoints")
 
 

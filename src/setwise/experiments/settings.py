@@ -7,12 +7,17 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from setwise._checks import InputError, in_range, is_count, one_of
+from setwise.experiments.constraints import check_text
 from setwise.measures import Measure, parse
 from setwise.training import Recipe
-from setwise.training.recipe import SCHEDULES
 
-_SHARED = ("blend", "batch_positives", "batch_size", "weight_decay", "schedule", "loss_options")  # with a recipe
-FORMAT = 1  # of settings.json and results.json; raised when they change their meaning
+FORMAT = 2  # of settings.json and results.json; raised when they change their meaning
+MODELS = ("network", "boosting")
+_OWN_RATE = "learning_rate"  # the recipe's setting of another name here
+_SHARED = tuple(each.name for each in fields(Recipe) if each.name not in ("measure", _OWN_RATE))
+_OF_TABLES = ("target", "weight", "split", "group", "drop", "constraints")
+_LISTS = ("group", "drop", "constraints")
+_BOOSTING = {"epochs": 400, "patience": 40}  # rounds are cheap, and each does little
 
 
 @dataclass(frozen=True)
@@ -22,48 +27,66 @@ class ComparisonSettings:
     Args:
         measure: Name of the measure to train for.
         data: A data set's name or folder, or the path of a table.
+        model: ``"network"``, or ``"boosting"`` for LightGBM's trees on a table.
         target: Target column of a table; None for the last.
         positive: Positive class, by name or index; None for shirt (fashion), class 1 (images) or a table's default.
+        group: Columns of a table by whose values the results are broken down. They stay inputs unless dropped.
+        weight: Column of a table with sample weights, for training and judging; no input.
+        split: Column of a table that says train, validation or test; what it does not name is drawn.
+        drop: Columns of a table that are no inputs.
+        constraints: Constraints on rates, such as ``"recall[group=sex]>=0.8"``. The network trained on the measure is
+            trained under them; thresholds of both methods have to meet them on the validation set.
         minority: Share of positives to thin the training, validation and test sets to; None leaves them as they are.
         seeds: How many repetitions; seed k decides split, imbalance draw, initialization and order of the batches.
         validation: Share of the training data held out for validation.
         test: Share of a table held out as test set (image data brings its own).
-        epochs: Most epochs of one training.
+        epochs: Most epochs of one training, or rounds of boosting.
         patience: Epochs without a better validation measure after which a training stops.
-        batch_size: Examples in a batch.
-        blend: Share of the measure's loss in what the measure-trained model minimizes, the rest is cross-entropy; 1 is
-            the measure alone.
-        batch_positives: Least share of positives in each batch of the measure's loss; cross-entropy takes plain
-            batches.
-        learning_rate_cross_entropy: Of AdamW for cross-entropy.
-        learning_rate_measure: Of AdamW for the measure's loss.
-        weight_decay: Of AdamW, for both.
-        schedule: Of the learning rate, for both: ``"constant"``, ``"cosine"`` or ``"one_cycle"``.
-        loss_options: Options of the measure's loss, such as ``{"margin": 1.0}``.
         width: Channels of the convnet's first layer, or units of each hidden layer of the MLP.
+        learning_rate_cross_entropy: For cross-entropy.
+        learning_rate_measure: For the measure's loss.
+        blend: This and all below are settings of the :class:`~setwise.training.Recipe`, which says what they are.
+            Optimizer, schedule, averages and batch size serve the cross-entropy model too.
         threads: Threads of torch; another number changes the last digits. Small networks gain little from a second one,
             and lose much where something else wants the cores.
     """
 
     measure: str = "auc"
     data: str = "fashion"
+    model: str = "network"
     target: str | None = None
     positive: str | int | None = None
+    group: tuple[str, ...] = ()
+    weight: str | None = None
+    split: str | None = None
+    drop: tuple[str, ...] = ()
+    constraints: tuple[str, ...] = ()
     minority: float | None = 0.05
     seeds: int = 5
     validation: float = 0.25
     test: float = 0.25
     epochs: int = 25
     patience: int = 12
-    batch_size: int = Recipe.batch_size
-    blend: float = Recipe.blend
-    batch_positives: float = Recipe.batch_positives
+    width: int = 32
     learning_rate_cross_entropy: float = 3e-3
     learning_rate_measure: float = Recipe.learning_rate
-    weight_decay: float = Recipe.weight_decay
-    schedule: str = Recipe.schedule
+    blend: float = Recipe.blend
+    warm_up: float = Recipe.warm_up
+    ramp: float = Recipe.ramp
+    margin: float | None = Recipe.margin
+    margin_end: float | None = Recipe.margin_end
+    surrogate: str | None = Recipe.surrogate
+    temperature: float = Recipe.temperature
     loss_options: Mapping[str, Any] = field(default_factory=dict)
-    width: int = 32
+    batch_size: int = Recipe.batch_size
+    batch_positives: float = Recipe.batch_positives
+    algorithm: str = Recipe.algorithm
+    weight_decay: float = Recipe.weight_decay
+    momentum: float = Recipe.momentum
+    schedule: str = Recipe.schedule
+    average: str | None = Recipe.average
+    average_decay: float = Recipe.average_decay
+    average_start: float = Recipe.average_start
     threads: int = 1
 
     def __post_init__(self) -> None:
@@ -73,42 +96,48 @@ class ComparisonSettings:
                 "Expected `measure` to be one of two classes for which more is better, such as 'auc' or 'f1', "
                 f"but got {measure.name!r}."
             )
+        if not isinstance(self.data, str) or not self.data:
+            raise InputError(f"Expected `data` to be a name or a path, but got {self.data!r}.")
+        one_of("model", self.model, MODELS)
+        for name in _LISTS:  # JSON has lists, a frozen value needs tuples
+            object.__setattr__(self, name, _texts(name, getattr(self, name)))
+        for text in self.constraints:
+            check_text(text)
         for name in ("seeds", "epochs", "patience", "width", "threads"):
             is_count(name, getattr(self, name))
-        is_count("batch_size", self.batch_size, 2)
         if self.minority is not None:
             in_range("minority", self.minority, 0, 0.5, open_low=True)
-        for name in ("validation", "test", "batch_positives"):
+        for name in ("validation", "test"):
             in_range(name, getattr(self, name), 0, 1, open_low=True, open_high=True)
         for name in ("learning_rate_cross_entropy", "learning_rate_measure"):
             in_range(name, getattr(self, name), 0, open_low=True)
-        in_range("weight_decay", self.weight_decay, 0)
-        in_range("blend", self.blend, 0, 1, open_low=True)
-        one_of("schedule", self.schedule, SCHEDULES)
-        if not isinstance(self.data, str) or not self.data:
-            raise InputError(f"Expected `data` to be a name or a path, but got {self.data!r}.")
-        if not isinstance(self.loss_options, Mapping):
-            raise TypeError(f"Expected `loss_options` to be a mapping, but got {type(self.loss_options).__name__}.")
+        self.recipe()  # checks the rest
 
     @classmethod
     def for_measure(cls, measure: str, **given: Any) -> ComparisonSettings:
         """The settings for a measure: those of its :class:`~setwise.training.Recipe`, but for the ones given."""
         recipe = Recipe.for_measure(measure)
         own = {name: getattr(recipe, name) for name in _SHARED} | {"learning_rate_measure": recipe.learning_rate}
-        return cls(**({"measure": measure} | own | given))
+        trees = _BOOSTING if given.get("model") == "boosting" else {}
+        return cls(**({"measure": measure} | own | trees | given))
 
-    def recipe(self) -> Recipe:
-        """How the measure-trained model learns."""
+    def recipe(self, *, baseline: bool = False) -> Recipe:
+        """How the measure-trained model learns; for the baseline, with its learning rate."""
         shared = {name: getattr(self, name) for name in _SHARED}
-        return Recipe.for_measure(self.measure, learning_rate=self.learning_rate_measure, **shared)
+        rate = self.learning_rate_cross_entropy if baseline else self.learning_rate_measure
+        return Recipe.for_measure(self.measure, learning_rate=rate, **shared)
 
     def parsed_measure(self) -> Measure:
         """The measure itself."""
         return parse(self.measure)
 
+    def of_tables(self) -> list[str]:
+        """Names of the settings given that only a table can have."""
+        return [name for name in _OF_TABLES if getattr(self, name)] + ["model"] * (self.model == "boosting")
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        return asdict(self)
+        return asdict(self) | {name: list(getattr(self, name)) for name in _LISTS}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> ComparisonSettings:
@@ -117,13 +146,24 @@ class ComparisonSettings:
         Raises:
             InputError: When a setting is unknown, or its value is not allowed.
         """
-        names = {field.name for field in fields(cls)}
+        cls.check_names(values)
+        return cls(**values)
+
+    @classmethod
+    def check_names(cls, values: Mapping[str, Any]) -> None:
+        """Refuse a setting that does not exist, and list those that do."""
+        names = {each.name for each in fields(cls)}
         unknown = sorted(set(values) - names)
         if unknown:
             raise InputError(f"Expected settings among {', '.join(sorted(names))}, but got `{unknown[0]}`.")
-        return cls(**values)
 
     def differences(self, other: ComparisonSettings) -> list[tuple[str, Any, Any]]:
         """Names of the settings that differ, with both values."""
         mine, theirs = self.to_dict(), other.to_dict()
         return [(name, mine[name], theirs[name]) for name in mine if mine[name] != theirs[name]]
+
+
+def _texts(name: str, value: Any) -> tuple[str, ...]:
+    if isinstance(value, str) or not all(isinstance(item, str) for item in value):
+        raise TypeError(f"Expected `{name}` to be a list of texts, but got {value!r}.")
+    return tuple(value)

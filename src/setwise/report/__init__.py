@@ -5,11 +5,12 @@ whole data set.
 """
 
 from setwise.report.ascent import gap_figure, weight_figure
-from setwise.report.content import Method, Report, Row, Training, interval_text, verdict
+from setwise.report.content import ConstraintRow, Method, Report, Row, Training, interval_text, verdict
 from setwise.report.page import render, write_report
 from setwise.report.shapes import shape_histogram
 
 __all__ = [
+    "ConstraintRow",
     "Method",
     "Report",
     "Row",

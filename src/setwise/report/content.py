@@ -33,6 +33,19 @@ class Row:
 
 
 @dataclass(frozen=True)
+class ConstraintRow:
+    """One inequality on the test sets: both methods' mean over the seeds, and in how many it is met.
+
+    Met means: up to two standard errors, which is as much as a test set of this size can say.
+    """
+
+    constraint: str
+    values: tuple[Interval, Interval]
+    met: tuple[int, int]
+    seeds: int
+
+
+@dataclass(frozen=True)
 class Training:
     """One finished training as the plots need it.
 
@@ -43,6 +56,8 @@ class Training:
         labels: Labels of the test set, 0 or 1. shape: (n,)
         threshold: Score from which on an example is called positive, chosen on the validation set.
         history: Per-epoch values under the keys ``measure``, ``surrogate`` and ``gap``.
+        weights: Sample weights of the test set. shape: (n,)
+        groups: Group numbers of the test set by column. shape of each: (n,)
     """
 
     method: str
@@ -51,6 +66,8 @@ class Training:
     labels: NDArray[Any]
     threshold: float
     history: Mapping[str, Sequence[float]]
+    weights: NDArray[Any] | None = None
+    groups: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -66,6 +83,9 @@ class Report:
         settings: Settings by name, shown as they are.
         judged: Sentences that say how the comparison was judged.
         facts: Further figures such as versions and set sizes.
+        groups: Names of the groups by column.
+        constraints: What the constraints come to.
+        shown_seed: The seed that is shown first; by default the lowest.
     """
 
     title: str
@@ -76,6 +96,9 @@ class Report:
     settings: Mapping[str, object] = field(default_factory=dict)
     judged: Sequence[str] = ()
     facts: Mapping[str, object] = field(default_factory=dict)
+    groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    constraints: Sequence[ConstraintRow] = ()
+    shown_seed: int | None = None
 
     def of(self, method: str) -> list[Training]:
         """The trainings of one method, by seed."""

@@ -1,15 +1,16 @@
-"""The report as one HTML file: no script, no network, legible in light and dark, everything from outside escaped."""
+"""The report as one HTML file: a small script of ours, no network, light and dark, everything from outside escaped."""
 
 from __future__ import annotations
 
 import html
+import json
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from setwise.report import plots
 from setwise.report.content import Report, Row, interval_text, known, verdict
+from setwise.report.data import page_data
 
 if TYPE_CHECKING:
     from setwise.metrics import Interval
@@ -32,12 +33,17 @@ def render(report: Report) -> str:
     """The whole page as a string."""
     style = resources.files("setwise.report").joinpath("style.css").read_text(encoding="utf-8")
     title = html.escape(report.title)
-    body = "\n".join((_verdict(report), _table(report), _figures(report), _judged(report), _settings(report)))
+    parts = (_verdict, _table, _constraints, _threshold, _training, _judged, _settings)
+    body = "\n".join(filter(None, (part(report) for part in parts)))
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{title}</title>\n<style>\n{style}</style>\n</head>\n"
-        f"<body>\n<main>\n<h1>{title}</h1>\n{body}\n</main>\n</body>\n</html>\n"
+        # The browser itself sees to it that the page loads nothing from anywhere.
+        '<meta http-equiv="Content-Security-Policy" '
+        "content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">\n"
+        f'<link rel="icon" href="data:,">\n<title>{title}</title>\n<style>\n{style}</style>\n</head>\n'
+        f'<body>\n<main>\n<button id="theme" type="button">Dark</button>\n<h1>{title}</h1>\n{body}\n</main>\n'
+        f"{_script(report)}\n</body>\n</html>\n"
     )
 
 
@@ -80,43 +86,98 @@ def _cell(interval: Interval, *, signed: bool = False) -> str:
     return f"{html.escape(mean)} <small>{html.escape(ends)}</small>"
 
 
-def _figures(report: Report) -> str:
+def _constraints(report: Report) -> str:
+    if not report.constraints:
+        return ""
+    names = [html.escape(method.title) for method in report.methods]
+    rows = "\n".join(
+        f"<tr><td>{html.escape(row.constraint)}</td>"
+        + "".join(
+            f"<td>{_cell(value)}</td><td>{met} of {row.seeds}</td>"
+            for value, met in zip(row.values, row.met, strict=True)
+        )
+        + "</tr>"
+        for row in report.constraints
+    )
+    return (
+        '<h2>Constraints</h2>\n<div class="scroll"><table id="constraints">\n'
+        "<caption>On the test sets, at the threshold that meets them on the validation set: mean over the seeds, and "
+        "in how many of them the constraint holds up to two standard errors.</caption>\n"
+        f"<thead><tr><th>Constraint</th><th>{names[0]}</th><th>holds</th><th>{names[1]}</th><th>holds</th></tr></thead>"
+        f"\n<tbody>\n{rows}\n</tbody></table></div>"
+    )
+
+
+def _legend(report: Report) -> str:
     methods = "".join(
-        f'<li><b style="color: var({variable})">{mark}</b>{html.escape(method.title)}</li>'
-        for method, variable, mark in zip(report.methods, ("--baseline", "--measure"), ("●", "◆"), strict=True)
+        f'<li><b class="{name}">{mark}</b>{html.escape(method.title)}</li>'
+        for method, name, mark in zip(report.methods, ("first", "second"), ("●", "◆"), strict=True)
     )
-    legend = f'<ul class="legend">{methods}</ul>'
-    title = report.trained_row().title
-    classes = (
-        '<ul class="legend"><li><span class="box" style="background: var(--positive)"></span>Positive class</li>'
-        '<li><span class="box" style="background: var(--negative)"></span>Negative class</li>'
-        '<li><span style="background: var(--ink)"></span>Threshold</li></ul>'
-    )
-    training = (
-        plots.history(report, "measure", "Measure", title),
-        plots.history(report, "surrogate", "Surrogate", "Surrogate loss"),
-        plots.history(report, "gap", "Gap", "Surrogate - (1 - measure)"),
-    )
-    return f"""<h2>Curves and operating points</h2>
-<p>Thin: single seeds. Thick: their mean. Markers: where the threshold chosen on the validation set puts the test set.
-Dashed: a model without skill.</p>
-{legend}
-{_grid(plots.roc(report), plots.precision_recall(report), two=True)}
-<h2>Training</h2>
-<p>On the whole validation set after each epoch: {html.escape(title)}, the surrogate loss, and the gap between the
-surrogate and one minus the measure. Thin: single seeds. Thick: their mean, with a band from lowest to highest, up to
-the epoch at which the first of them stopped.</p>
-{legend}
-{_grid(*training)}
-<h2>Scores by class</h2>
-<p>Test scores of the first seed, each class as shares of its own.</p>
-{classes}
-{_grid(plots.histogram(report, 0), plots.histogram(report, 1), two=True)}"""
+    return f'<ul class="legend">{methods}</ul>'
 
 
-def _grid(*figures: str, two: bool = False) -> str:
-    inner = "\n".join(f"<figure>{figure}</figure>" for figure in figures)
-    return f'<div class="figures{" two" if two else ""}">\n{inner}\n</div>'
+def _threshold(report: Report) -> str:
+    """The slider with what it moves; the script fills in everything."""
+    names = [html.escape(method.title) for method in report.methods]
+    groups = ""
+    if report.groups:
+        groups = """<h3>By group</h3>
+<p><label>Column <select id="column"></select></label></p>
+<div class="scroll"><table id="groups"></table></div>"""
+    matrices = "\n".join(_matrix(k, name) for k, name in enumerate(names))
+    return f"""<h2>Threshold</h2>
+<p>A test example is called positive where its probability, the sigmoid of its score, reaches the threshold. Move it and
+see what changes; at first each method has the threshold that was chosen on its validation set.</p>
+<div class="panel">
+<label for="threshold">Threshold</label>
+<input id="threshold" type="range" min="0" max="1" step="0.005" value="0.5">
+<output id="value" for="threshold"></output>
+<button id="chosen" type="button" aria-pressed="true">As chosen</button>
+<label>Scale <select id="scale"><option>probability</option><option>log-odds</option></select></label>
+<label>Seed <select id="seed"></select></label>
+</div>
+{_legend(report)}
+<div class="figures two"><figure id="roc"></figure><figure id="pr"></figure></div>
+<div class="figures two">{matrices}</div>
+<div class="scroll"><table id="rates"></table></div>
+{groups}
+<h3>Scores by class</h3>
+<p>Test scores, each class as shares of its own; the line is the threshold.</p>
+<ul class="legend"><li><span class="box positive"></span>Positive class</li>
+<li><span class="box negative"></span>Negative class</li></ul>
+<div class="figures two"><figure id="scores-0"></figure><figure id="scores-1"></figure></div>
+<noscript><p class="verdict">This part is drawn by the script inside the page, which your browser does not run.</p>
+</noscript>"""
+
+
+def _matrix(method: int, title: str) -> str:
+    cells = "".join(
+        f"<tr><th>{truth}</th>" + "".join(f'<td id="{cell}-{method}"></td>' for cell in pair) + "</tr>"
+        for truth, pair in (("is positive", ("tp", "fn")), ("is negative", ("fp", "tn")))
+    )
+    return (
+        f'<table class="matrix"><caption>{title}: <span id="at-{method}"></span></caption>'
+        "<thead><tr><th></th><th>called positive</th><th>called negative</th></tr></thead>"
+        f"<tbody>{cells}</tbody></table>"
+    )
+
+
+def _training(report: Report) -> str:
+    title = html.escape(report.trained_row().title)
+    figures = "".join(f'<figure id="history-{name}"></figure>' for name in ("measure", "surrogate", "gap"))
+    return f"""<h2>Training</h2>
+<p>On the whole validation set after each epoch: {title}, the surrogate loss, and the gap between the surrogate and one
+minus the measure. Thick: the seed that is shown. Thin: the others.</p>
+{_legend(report)}
+<div class="figures">{figures}</div>"""
+
+
+def _script(report: Report) -> str:
+    """Data and script; the data's "<" is written so that no text in it can end the element."""
+    text = json.dumps(page_data(report), separators=(",", ":"), allow_nan=False, ensure_ascii=True)
+    safe = text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    script = resources.files("setwise.report").joinpath("page.js").read_text(encoding="utf-8")
+    return f'<script type="application/json" id="data">{safe}</script>\n<script>\n{script}</script>'
 
 
 def _judged(report: Report) -> str:

@@ -1,0 +1,160 @@
+"""Constraints of a comparison: their text with the table's own names of groups, and what they come to.
+
+``"recall[group=sex]>=0.8"`` bounds the recall of every value of the column, ``"recall[sex=Female]>=0.8"`` that of one
+value, ``"tpr_difference[group=sex]<=0.05"`` how far they are apart. :mod:`setwise.lagrangian.rates` counts groups
+0, 1, ...; here they go by their names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from setwise._checks import InputError
+from setwise.lagrangian import RateConstraint
+from setwise.lagrangian._report import Scored, constraint_report
+from setwise.lagrangian.rates import read_constraints
+from setwise.lagrangian.thresholds import adjust_threshold
+
+_BRACKETS = re.compile(r"\[([^\[\]]*)\]")
+_WORDS = ("against", "reference")
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """A column of groups.
+
+    Args:
+        codes: Number of each row's group.  # shape: (n,)
+        names: What the numbers mean.
+    """
+
+    codes: NDArray[np.int64]
+    names: tuple[str, ...]
+
+
+def check_text(text: str) -> None:
+    """Refuse a text that is no constraint, before any table is read."""
+    RateConstraint.parse(_BRACKETS.sub(lambda match: _rewritten(match[1], None), text))
+    if "reference=" in "".join(text.split()) or text.strip().lower().startswith("churn"):
+        raise InputError(f"Expected `constraint` to be on a rate other than churn, but got {text!r}.")
+
+
+def group_columns(texts: Sequence[str]) -> list[str]:
+    """The columns that constraints speak of, blanks removed."""
+    found = []
+    for text in texts:
+        for match in _BRACKETS.finditer(text):
+            for name, value in _parts(match[1]):
+                found += [] if name in _WORDS else [value if name == "group" else name]
+    return list(dict.fromkeys(found))
+
+
+def no_blanks(name: str) -> str:
+    """A column's name as it stands in a constraint, where blanks do not matter."""
+    return "".join(name.split())
+
+
+class Constraints:
+    """The constraints of a comparison, on groups that go by their names.
+
+    Args:
+        texts: The constraints.
+        groups: The columns of groups by name. Where there is one only, ``"tpr_difference<=0.05"`` means it.
+    """
+
+    def __init__(self, texts: Sequence[str], groups: Mapping[str, Groups]) -> None:
+        self.names = {no_blanks(name): group.names for name, group in groups.items()}
+        if len(self.names) == 1:
+            self.names.setdefault("group", next(iter(self.names.values())))
+        known = self.names
+        self.each = tuple(
+            RateConstraint.parse(_BRACKETS.sub(lambda match: _rewritten(match[1], known), text)) for text in texts
+        )
+        for constraint in self.each:
+            if constraint.group is not None and constraint.group not in self.names:
+                raise InputError(
+                    f"Expected --group to name the column of `constraint` {constraint}, since it compares groups, "
+                    f"but {'there are several' if self.names else 'there is none'}."
+                )
+
+    def __bool__(self) -> bool:
+        return bool(self.each)
+
+    def columns(self, groups: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Group numbers of some rows as the constraints ask for them."""
+        found = {no_blanks(name): codes for name, codes in groups.items()}
+        return found | ({"group": next(iter(found.values()))} if len(found) == 1 else {})
+
+    def threshold(self, part: Scored, maximize: str, subject_to: str | None) -> tuple[float, bool, float]:
+        """The best threshold under the constraints: its value, whether they are met, and the worst violation."""
+        wanted = [*self.each, *(() if subject_to is None else read_constraints(subject_to))]
+        fit = adjust_threshold(part.scores, part.labels, wanted, part.group, part.weight, maximize=maximize)
+        return float(fit.threshold), fit.feasible, float(fit.violation.max())
+
+    def values(self, part: Scored, threshold: float) -> list[dict[str, Any]]:
+        """What each inequality comes to on a set: ``constraint``, ``value``, ``standard_error``, ``violation``."""
+        report = constraint_report(self.each, {"set": part}, threshold=threshold)
+        return [
+            {
+                "constraint": self.shown(row.constraint),
+                "value": row.value,
+                "standard_error": row.standard_error,
+                "violation": row.violation,
+            }
+            for row in report.rows
+        ]
+
+    def shown(self, text: str) -> str:
+        """An inequality with the groups' names in place of their numbers."""
+
+        def named(match: re.Match[str]) -> str:
+            names = self.names.get(match[1])
+            return f"[{match[1]}={names[int(match[2])]}]" if names and int(match[2]) < len(names) else match[0]
+
+        return re.sub(r"\[([^\[\]=]+)=(\d+)\]", named, text)
+
+
+def scored(arrays: Mapping[str, NDArray[Any]], name: str, constraints: Constraints, columns: Sequence[str]) -> Scored:
+    """One set of stored arrays (``test_scores``, ...) as the constraints read it."""
+    groups = {
+        column: torch.from_numpy(arrays[f"{name}_group_{k}"].astype(np.int64)) for k, column in enumerate(columns)
+    }
+    weights = arrays.get(f"{name}_weights")
+    return Scored(
+        torch.from_numpy(arrays[f"{name}_scores"]),
+        torch.from_numpy(arrays[f"{name}_labels"].astype(np.int64)),
+        constraints.columns(groups),
+        None if weights is None else torch.from_numpy(weights),
+    )
+
+
+def _parts(inside: str) -> list[tuple[str, str]]:
+    pairs = (part.partition("=") for part in inside.split(",") if part.strip())
+    return [(no_blanks(name), no_blanks(value)) for name, _, value in pairs]
+
+
+def _rewritten(inside: str, groups: Mapping[str, tuple[str, ...]] | None) -> str:
+    """What stands in brackets with numbers for the names of groups; any name is 0 where groups are not known yet."""
+    parts = []
+    for name, value in _parts(inside):
+        number: str | int = value
+        if name not in ("group", *_WORDS) and value:
+            number = 0 if groups is None else _number(name, value, groups)
+        parts.append(f"{name}={number}")
+    return f"[{','.join(parts)}]"
+
+
+def _number(column: str, value: str, groups: Mapping[str, tuple[str, ...]]) -> int:
+    names = [no_blanks(name) for name in groups[column]]
+    if value not in names:
+        shown = ", ".join(groups[column])
+        raise InputError(f"Expected `constraint` to name a group of {column!r} ({shown}), but got {value!r}.")
+    return names.index(value)

@@ -1,0 +1,173 @@
+"""Model files: what is written is what is read, and nothing else is."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from setwise._checks import InputError
+from setwise.data import ColumnCode, TableEncoding
+from setwise.experiments.model_file import BOOSTER, FORMAT, KEY, TableModel, booster_bytes
+from setwise.experiments.networks import MLP
+
+ENCODING = TableEncoding(
+    (ColumnCode("age", median=40.0, indicator=True), ColumnCode("job", ("clerk", "smith", ""))), "fraud", "yes", "no"
+)
+CELLS = {"age": ["30", "", "50"], "job": ["clerk", "pilot", "smith"], "fraud": ["?", "?", "?"], "id": ["a", "b", "c"]}
+
+
+def make(**changes: Any) -> TableModel:
+    torch.manual_seed(0)
+    network = MLP(5, (4,)).standardize_by(torch.tensor(ENCODING.encode(CELLS)))
+    values: dict[str, Any] = {
+        "kind": "network",
+        "encoding": ENCODING,
+        "tensors": network.state_dict(),
+        "threshold": 0.05,
+        "measure": "auc",
+        "hidden": (4,),
+        "recipe": {"blend": 0.5},
+        "about": {"seed": 3},
+    }
+    return TableModel(**(values | changes))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return make().save(tmp_path / "model.safetensors")
+
+
+def rewrite(path: Path, **changes: Any) -> None:
+    """The same file with another header."""
+    from safetensors import safe_open
+
+    with safe_open(path, framework="pt") as file:
+        state = json.loads(file.metadata()[KEY])
+    save_file(load_file(path), path, metadata={KEY: json.dumps(state | changes)})
+
+
+def test_what_is_written_is_read(path: Path) -> None:
+    model = TableModel.load(path)
+    first, second = make().predict(CELLS), model.predict(CELLS)
+    np.testing.assert_array_equal(first.scores, second.scores)
+    assert list(second.classes) == ["yes" if score >= np.float32(0.05) else "no" for score in second.scores]
+    np.testing.assert_allclose(second.probabilities, 1 / (1 + np.exp(-second.scores.astype(np.float64))))
+    assert second.remarks == first.remarks
+    assert any("'pilot'" in text for text in second.remarks)
+    assert any("id" in text and "fraud" not in text for text in second.remarks), "the target is no surprise"
+    assert (model.measure, model.threshold, model.hidden, model.recipe) == ("auc", 0.05, (4,), {"blend": 0.5})
+    assert (model.about, model.encoding) == ({"seed": 3}, ENCODING)
+
+
+def test_a_run_folder_is_as_good_as_its_file(path: Path) -> None:
+    assert TableModel.load(path.parent).about == {"seed": 3}
+
+
+def test_another_threshold_is_a_probability(path: Path) -> None:
+    model = TableModel.load(path)
+    assert set(model.predict(CELLS, threshold=0.0).classes) == {"yes"}
+    assert set(model.predict(CELLS, threshold=1.0).classes) == {"no"}
+
+
+def test_a_threshold_that_nothing_reaches_survives(tmp_path: Path) -> None:
+    path = make(threshold=math.inf).save(tmp_path / "model.safetensors")
+    model = TableModel.load(path)
+    assert model.threshold == math.inf
+    assert set(model.predict(CELLS).classes) == {"no"}
+
+
+def test_it_is_written_as_a_whole(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = path.read_bytes()
+
+    def fail(_: int) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="disk full"):
+        make(measure="f1").save(path)
+    assert path.read_bytes() == before
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-20])
+
+
+def no_model(path: Path) -> None:
+    save_file({"a": torch.zeros(2)}, path)
+
+
+def no_json(path: Path) -> None:
+    save_file({"a": torch.zeros(2)}, path, metadata={KEY: "{"})
+
+
+def pickle_file(path: Path) -> None:
+    torch.save({"a": torch.zeros(2)}, path)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (cut, "cannot be read"),
+        (no_model, "model of `setwise train`"),
+        (no_json, "cannot be read"),
+        (pickle_file, "cannot be read"),
+        (
+            lambda path: rewrite(path, format=FORMAT + 1),
+            rf"format {FORMAT} or older.*{FORMAT + 1}.*newer setwise",
+        ),
+        (lambda path: rewrite(path, format="old"), "its format is 'old'"),
+        (lambda path: rewrite(path, kind="forest"), "`kind`.*'forest'"),
+        (lambda path: rewrite(path, kind="boosting"), "'booster'"),
+        (lambda path: rewrite(path, hidden=[7]), "names or shapes differ"),
+        (lambda path: rewrite(path, encoding={"features": 3}), "whole setwise model"),
+        (lambda path: rewrite(path, threshold="high"), "whole setwise model"),
+    ],
+)
+def test_what_is_no_model_is_refused(path: Path, damage: Any, message: str) -> None:
+    damage(path)
+    with pytest.raises(InputError, match=message):
+        TableModel.load(path)
+
+
+def test_a_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"model\.safetensors.*setwise train"):
+        TableModel.load(tmp_path)
+    with pytest.raises(FileNotFoundError, match=r"none\.safetensors"):
+        TableModel.load(tmp_path / "none.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("cells", "message"),
+    [
+        ({"age": ["1"]}, r"`features` to be a column, but there is no 'job'"),
+        ({"age": ["old"], "job": ["clerk"]}, r"column 'age' to hold finite numbers, but found 'old' in row 1"),
+    ],
+)
+def test_tables_it_cannot_read(cells: dict[str, list[str]], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        make().predict(cells)
+
+
+def test_boosting_models_are_their_own_text(tmp_path: Path) -> None:
+    lightgbm = pytest.importorskip("lightgbm")
+    generator = np.random.default_rng(0)
+    inputs = generator.normal(size=(80, 5))
+    data = lightgbm.Dataset(inputs, (inputs[:, 0] > 0).astype(float))
+    options = {"objective": "binary", "verbosity": -1, "num_threads": 1, "min_data_in_leaf": 5}
+    booster = lightgbm.train(options, data, num_boost_round=3)
+    tensors = {BOOSTER: booster_bytes(booster.model_to_string())}
+    path = make(kind="boosting", tensors=tensors, hidden=()).save(tmp_path / "model.safetensors")
+    model = TableModel.load(path)
+    expected = booster.predict(inputs, raw_score=True).astype(np.float32)
+    np.testing.assert_array_equal(model.score(inputs.astype(np.float32)), expected)
+    save_file({BOOSTER: booster_bytes("no trees")}, path, metadata={KEY: json.dumps({"format": FORMAT})})
+    with pytest.raises(InputError, match="whole setwise model"):
+        TableModel.load(path)
