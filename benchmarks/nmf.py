@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
-from setwise.data import load_fashion
 from setwise.experiments.networks import SmallConvNet
+from setwise.experiments.reproduce.nmf_maps import fashion, first_layer, trained
 from setwise.nmf import heat_maps, separable_nmf
 
 PLACES = 64
@@ -33,6 +33,7 @@ RANKS = {8: 2, 20: 4, 32: 4, 64: 6, 128: 8, 256: 8, 512: 10, 1024: 10}
 INSTANCES = {8: 50, 20: 50, 32: 20, 64: 10, 128: 5, 256: 3, 512: 2, 1024: 1}
 WHOLE_UP_TO = 128  # above it the program at once takes minutes and gigabytes
 LEVELS = {20: 1.0, 128: 10.0, 512: 120.0}
+EPOCHS = 3
 SHOWN = (20, 320, 420, 520, 720, 820, 920)
 
 
@@ -106,33 +107,6 @@ def table(sizes: list[int], file: Path | None) -> None:
         file.write_text(json.dumps({"threads": 1, "places": PLACES, "rows": rows}, indent=2))
 
 
-def fashion(split: str) -> tuple[Tensor, Tensor]:
-    """Images in [0, 1] and their classes."""
-    data = load_fashion(split)
-    return torch.tensor(data.inputs).float().unsqueeze(1) / 255, torch.tensor(data.labels)
-
-
-def trained(epochs: int = 3) -> SmallConvNet:
-    """A network with 20 channels behind its first layer, the papers' number, trained for some seconds."""
-    torch.manual_seed(0)
-    images, labels = fashion("train")
-    network = SmallConvNet(1, 10, width=40)
-    optimizer = torch.optim.Adam(network.parameters(), 2e-3)
-    for _ in range(epochs):
-        for batch in torch.randperm(len(images)).split(64):
-            optimizer.zero_grad()
-            functional.cross_entropy(network(images[batch]), labels[batch]).backward()
-            optimizer.step()
-    return network.eval()
-
-
-def first_layer(network: SmallConvNet) -> nn.Module:
-    """The first convolution with batch norm and ReLU: 20 channels of 14 x 14."""
-    layer = network.features[0]
-    assert isinstance(layer, nn.Module)  # noqa: S101 (for the type checker)
-    return layer
-
-
 def picture(file: Path) -> None:
     """The images, the heat map of rank 1 and the two of rank 2."""
     import matplotlib as mpl
@@ -140,7 +114,7 @@ def picture(file: Path) -> None:
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
-    network = trained()
+    network = trained(EPOCHS)
     images, _ = fashion("test")
     figure, axes = plt.subplots(4, len(SHOWN), figsize=(1.3 * len(SHOWN), 5.4), layout="constrained")
     for column, k in enumerate(SHOWN):
@@ -180,7 +154,7 @@ def train(steps: int) -> None:
         print(f"{name}: heat map {far:.3f} from the garment on test images, accuracy {accuracy:.3f}", flush=True)
 
     for weight in (0.0, 5.0):
-        network = trained()
+        network = trained(EPOCHS)
         if weight == 0:
             report("before", network)
         optimizer = torch.optim.Adam(network.parameters(), 3e-3)

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from setwise import metrics
+from setwise.experiments.reproduce.sketch_auc import BATCH, auc_of_weights, breast_cancer
 from setwise.lp import (
     CountSketch,
     ExteriorNewton,
@@ -37,8 +38,6 @@ from setwise.lp.sketch import Sketch, lift
 
 DOUBLE = torch.float64
 COLOURS = {"RowSampling": "#0072B2", "CountSketch": "#D55E00", "SufficientReduction": "#009E73"}
-BATCH = 15  # positives, and negatives, of a mini-batch
-BOX = 0.04  # bound of each weight
 STEPS = 2500  # most steps with a sketched direction
 
 Make = Callable[[int], Sketch]  # from a seed
@@ -114,35 +113,6 @@ def generic(seed: int, n: int = 30, m: int = 400) -> LinearProgram:
     x = torch.rand(n, generator=g, dtype=DOUBLE)
     b = A @ x + torch.rand(m, generator=g, dtype=DOUBLE)
     return LinearProgram(torch.randn(n, generator=g, dtype=DOUBLE), A, b, upper=2.0)
-
-
-def breast_cancer() -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Standardized features and labels: half to train on, half to judge."""
-    from sklearn.datasets import load_breast_cancer
-
-    features, labels = load_breast_cancer(return_X_y=True)
-    x, y = torch.tensor(features, dtype=DOUBLE), torch.tensor(labels)
-    order = torch.randperm(len(x), generator=torch.Generator().manual_seed(0))
-    x, y = x[order], y[order]
-    half = len(x) // 2
-    x = (x - x[:half].mean(0)) / x[:half].std(0)
-    return x[:half], y[:half], x[half:], y[half:]
-
-
-def auc_of_weights(x: Tensor, y: Tensor, seed: int) -> LinearProgram:
-    """Min mean z s.t. (x_i - x_j)'w + z_ij >= 1, z >= 0, |w| <= BOX, over the pairs of a mini-batch."""
-    g = torch.Generator().manual_seed(seed)
-    positive, negative = (x[y == k][torch.randperm(int((y == k).sum()), generator=g)[:BATCH]] for k in (1, 0))
-    pairs = (positive[:, None] - negative).flatten(0, 1)  # shape: (pairs, features)
-    count, q = pairs.shape
-    weights, slacks = torch.full((q,), BOX, dtype=DOUBLE), torch.zeros(count, dtype=DOUBLE)
-    return LinearProgram(
-        torch.cat([torch.zeros(q, dtype=DOUBLE), torch.ones(count, dtype=DOUBLE) / count]),
-        -torch.cat([pairs, torch.eye(count, dtype=DOUBLE)], 1),
-        -torch.ones(count, dtype=DOUBLE),
-        lower=torch.cat([-weights, slacks]),
-        upper=torch.cat([weights, slacks + math.inf]),
-    )
 
 
 def direction(task: Task, sketch: Sketch, most: int = 12) -> tuple[float, float]:

@@ -243,7 +243,10 @@ class StudyPlan:
 
     def markdown(self, records: Sequence[Record]) -> str:
         """The page: what it is, the study's own tables, what is missing, and how it was run."""
-        parts = [f"# {self.entry.name}, {self.preset_name} preset", f"{self.entry.title}. {self.entry.source}."]
+        parts = [
+            f"# {self.entry.name}, {self.preset_name} preset",
+            f"{self.entry.title}. {self.entry.source.rstrip('.')}.",
+        ]
         if len(records) < len(self.wanted()):
             parts.append(f"**Not finished: {len(records)} of {len(self.wanted())} runs.**")
         parts += [self.study.markdown(records)] if records else []

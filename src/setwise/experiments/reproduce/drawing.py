@@ -1,0 +1,25 @@
+"""A figure without a window, written as a whole, in the house's style."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from setwise._checks import extra
+from setwise.experiments.runs import write_whole
+from setwise.report.shapes import STYLE
+
+
+@contextmanager
+def figure(path: Path, width: float, height: float) -> Iterator[Any]:
+    """A matplotlib figure to draw on, written to ``path`` as PNG when the block ends."""
+    figures = extra("matplotlib.figure", "experiments")
+    backend = extra("matplotlib.backends.backend_agg", "experiments")
+    with extra("matplotlib", "experiments").rc_context(STYLE):
+        made = figures.Figure(figsize=(width, height), layout="constrained")
+        backend.FigureCanvasAgg(made)
+        yield made
+        write_whole(path, partial(made.savefig, dpi=130, format="png"))
