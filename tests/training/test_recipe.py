@@ -76,7 +76,7 @@ def test_warm_up_margin_and_temperature_follow_the_training() -> None:
 
 def test_batches_have_the_share_that_is_asked_for_and_no_less_than_the_data() -> None:
     _, y = problem(share=0.02)
-    recipe = Recipe.for_measure("auc", batch_size=50)
+    recipe = Recipe.for_measure("auc", batch_size=50, batch_positives=0.1)
     assert recipe.sampler(y).quotas == {0: 45, 1: 5}
     assert recipe.sampler(y, 20).quotas == {0: 18, 1: 2}
     assert recipe.sampler(1 - y).quotas == {0: 1, 1: 49}, "more positives than the least share"
@@ -121,9 +121,12 @@ def test_optimizers_and_schedules() -> None:
         recipe.scheduler(optimizer, 0)
 
 
-def test_averaging_is_off_unless_asked_for() -> None:
+def test_averaging_can_be_changed_and_left_out() -> None:
     model = nn.Linear(2, 1)
-    assert Recipe.for_measure("auc").averaging(model) is None
+    own = Recipe.for_measure("auc").averaging(model)
+    assert own is not None
+    assert own.kind == "ema"
+    assert Recipe.for_measure("auc", average=None).averaging(model) is None
     average = Recipe.for_measure("auc", average="equal", average_start=0.5).averaging(model)
     assert isinstance(average, WeightAverage)
     assert (average.kind, average.start) == ("equal", 0.5)

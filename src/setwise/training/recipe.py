@@ -2,8 +2,9 @@
 
 The settings of a :class:`Recipe` are the library's answer to "which options should I use?". ``setwise train`` takes its
 defaults from here, and what a search on training and validation data finds better goes here, by measure, and nowhere
-else. Today one set of settings serves every measure: half cross-entropy and half the measure's loss, at least a tenth
-of positives in each batch, AdamW on one cycle, weights as they are at the end.
+else (docs/recipes.md has the figures). One set of settings serves every measure: half cross-entropy and half the
+measure's loss, at least a quarter of positives in each batch, AdamW on one cycle, weights averaged over about the last
+fifty steps.
 
 >>> import torch
 >>> from setwise.training import Recipe
@@ -20,8 +21,8 @@ of positives in each batch, AdamW on one cycle, weights as they are at the end.
 ...     loss(model(x[batch]), y[batch]).backward()
 ...     optimizer.step()
 ...     scheduler.step()
->>> average is None  # off, until a search says otherwise
-True
+...     average.update(model)
+>>> average.copy_to(model)  # the averaged weights are the ones to keep
 """
 
 from __future__ import annotations
@@ -87,14 +88,14 @@ class Recipe:
     temperature: float = 1.0
     loss_options: Mapping[str, Any] = field(default_factory=dict)
     batch_size: int = 128
-    batch_positives: float = 0.1
+    batch_positives: float = 0.25
     algorithm: str = "adamw"
     learning_rate: float = 3e-3
     weight_decay: float = 1e-3
     momentum: float = 0.9
     schedule: str = "one_cycle"
-    average: str | None = None
-    average_decay: float = 0.999
+    average: str | None = "ema"
+    average_decay: float = 0.98
     average_start: float = 0.0
 
     def __post_init__(self) -> None:
