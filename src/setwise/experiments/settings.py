@@ -73,6 +73,7 @@ class ComparisonSettings:
     blend: float = Recipe.blend
     warm_up: float = Recipe.warm_up
     ramp: float = Recipe.ramp
+    balance: bool = Recipe.balance
     margin: float | None = Recipe.margin
     margin_end: float | None = Recipe.margin_end
     surrogate: str | None = Recipe.surrogate
