@@ -7,13 +7,17 @@ VENV_BENCH := .venv-bench
 PIP_BENCH := $(VENV_BENCH)/bin/python -m pip install --quiet --disable-pip-version-check --constraint benchmarks/constraints.txt
 SHARED_DATA := ../shared/data
 
-.PHONY: demo test lint data bench bench-measures bench-lp bench-lagrangian results clean
+.PHONY: demo test test-browser lint data bench bench-measures bench-lp bench-lagrangian results clean
 
 demo: $(VENV)/.cli
 	$(BIN)/setwise train --out runs/demo --overwrite
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n 2 -q
+	$(BIN)/python -m pytest -n 2 -q --ignore=tests/browser
+
+# The report page in the system's Chromium, with screenshots in runs/browser; skipped where there is none.
+test-browser: $(VENV)/.dev
+	$(BIN)/python -m pytest -q -rs tests/browser
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
