@@ -24,7 +24,15 @@ SIZE = 26
 
 
 def every_row_of_the_table() -> None:
-    for number, case in enumerate(CASES):
+    rows_of_the_table(CASES)
+
+
+def every_loss() -> None:
+    rows_of_the_table(FIRST)
+
+
+def rows_of_the_table(cases: list[Case]) -> None:
+    for number, case in enumerate(cases):
         for k, split in enumerate(SPLITS):
             whole = case.draw(number, size=SIZE, ties=k % 2 == 0, weighted=(number + k) % 2 == 0)
             compare(case, split, arranged(split, whole), partial(functional_of, case), 1e-9)
@@ -174,21 +182,29 @@ def areas_by_points() -> None:
             close(part.grad / dist.get_world_size(), alone.grad[rows], 1e-9)
 
 
-ALONE = [every_row_of_the_table]
-TOGETHER = [
-    every_row_of_the_table,
-    in_float32,
-    modules_count_undefined_sets_of_all_ranks,
-    parameters_under_ddp,
-    gradients_that_are_summed,
-    when_a_group_is_used,
-    maps_of_classes,
-    labels_of_several_classes,
-    any_shape_is_one_set,
-    areas_by_points,
-]
+CHECKS = {
+    1: [every_loss],
+    2: [
+        every_row_of_the_table,
+        in_float32,
+        modules_count_undefined_sets_of_all_ranks,
+        parameters_under_ddp,
+        gradients_that_are_summed,
+        when_a_group_is_used,
+        maps_of_classes,
+        labels_of_several_classes,
+        any_shape_is_one_set,
+        areas_by_points,
+    ],
+    4: [every_loss, in_float32, parameters_under_ddp, maps_of_classes],
+}
 
 
-@pytest.mark.parametrize("world", [1, 2, 4])
+@pytest.mark.parametrize("world", CHECKS)
 def test_value_and_gradient_are_those_of_one_process(world: int, tmp_path: Path) -> None:
-    ranks.run(world, ALONE if world == 1 else TOGETHER, tmp_path)
+    ranks.run(world, CHECKS[world], tmp_path)
+
+
+@pytest.mark.slow
+def test_every_row_of_the_table_on_four_ranks(tmp_path: Path) -> None:
+    ranks.run(4, [every_row_of_the_table], tmp_path)

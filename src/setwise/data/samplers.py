@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
+import torch.distributed as dist
 from numpy.typing import NDArray
 from torch.utils.data import Sampler
 
@@ -31,8 +32,13 @@ class StratifiedBatchSampler(Sampler[list[int]]):
 
     The order depends on ``(seed, epoch)`` only, so rounds of the smaller classes do not carry over to the next epoch.
     Each pass starts the next epoch by itself, also after a pass that was left early; :meth:`set_epoch` sets it. A data
-    set of one class gives plain batches. Each process of a distributed run would draw the same batches: give each its
-    own part of the data.
+    set of one class gives plain batches.
+
+    Where there are several processes, all draw the same batches of ``batch_size`` samples and each gets its share of
+    every one: of each class as many as the others or one more or less, so that a loss that gathers sees the whole batch
+    (:mod:`setwise.distributed`). All have the same number of batches. A last batch with fewer samples than there are
+    processes is filled up with some of them again, so that none goes without. The batches, and so the state to resume
+    from, do not depend on how many processes there are.
 
     Args:
         labels: Classes, shape (n,).
@@ -49,11 +55,18 @@ class StratifiedBatchSampler(Sampler[list[int]]):
         shuffle: False visits the samples of each class in their order, the classes one after the other in each batch.
         drop_last: Leave out the smaller last batch.
         seed: Seed of the order.
+        rank: Which process this is, from 0 on; by default its rank in the default process group, where there is one
+            when a pass begins.
+        num_replicas: How many processes there are; with ``rank``. ``rank=0, num_replicas=1`` keeps whole batches
+            whatever the process group.
 
     Example:
         >>> sampler = StratifiedBatchSampler([0] * 90 + [1] * 10, batch_size=16, positives=4)
         >>> len(sampler), [sum(i >= 90 for i in batch) for batch in sampler]
         (8, [4, 4, 4, 4, 4, 4, 4, 2])
+        >>> shares = [StratifiedBatchSampler(range(8), 8, rank=r, num_replicas=2) for r in range(2)]
+        >>> sorted(i for share in shares for batch in share for i in batch)
+        [0, 1, 2, 3, 4, 5, 6, 7]
         >>> StratifiedBatchSampler([0] * 60 + [1] * 30 + [2] * 10, batch_size=10, balanced=True).quotas
         {0: 4, 1: 3, 2: 3}
     """
@@ -70,9 +83,12 @@ class StratifiedBatchSampler(Sampler[list[int]]):
         shuffle: bool = True,
         drop_last: bool = False,
         seed: int = 0,
+        rank: int | None = None,
+        num_replicas: int | None = None,
     ) -> None:
         is_count("batch_size", batch_size)
         is_count("seed", seed, 0)
+        self._replica = _read_replica(rank, num_replicas, batch_size)
         self.labels = whole_labels("labels", labels)
         self.batch_size = batch_size
         self.drop_last = drop_last
@@ -109,6 +125,15 @@ class StratifiedBatchSampler(Sampler[list[int]]):
     def epoch(self) -> int:
         """The epoch that is under way, or the next one where none is."""
         return self._epoch if self._returned is None else self._returned[0]
+
+    @property
+    def replica(self) -> tuple[int, int]:
+        """Which process this is and how many there are: as given, or by the default process group of now."""
+        if self._replica is not None:
+            return self._replica
+        if dist.is_available() and dist.is_initialized():
+            return _read_replica(dist.get_rank(), dist.get_world_size(), self.batch_size) or (0, 1)
+        return 0, 1
 
     def set_epoch(self, epoch: int) -> None:
         """Let the next pass be this epoch, from its start; a resumed epoch of the same number keeps its place."""
@@ -171,10 +196,13 @@ class StratifiedBatchSampler(Sampler[list[int]]):
         self._returned = None
 
     def _batches(self, epoch: int) -> list[Index]:
-        """All batches of an epoch."""
+        """All batches of an epoch, or this process's shares of them."""
         rng = np.random.default_rng([self.seed, epoch])
         parts = [self._class_batches(c, rng) for c in self._members]
         batches = [np.concatenate(pieces) for pieces in zip(*parts, strict=True)]
+        rank, replicas = self.replica
+        if replicas > 1:  # dealt out class by class, so that every process has its share of each
+            batches = [np.resize(batch, max(batch.size, replicas))[rank::replicas] for batch in batches]
         return [rng.permutation(batch) for batch in batches] if self.shuffle else batches
 
     def _class_batches(self, c: int, rng: np.random.Generator) -> list[Index]:
@@ -250,6 +278,8 @@ class ShapeBalancedBatchSampler(StratifiedBatchSampler):
         shuffle: As there.
         drop_last: As there.
         seed: As there.
+        rank: As there.
+        num_replicas: As there.
 
     Example:
         >>> sampler = ShapeBalancedBatchSampler([0] * 90 + [1] * 10, batch_size=16)
@@ -266,11 +296,36 @@ class ShapeBalancedBatchSampler(StratifiedBatchSampler):
         shuffle: bool = True,
         drop_last: bool = False,
         seed: int = 0,
+        rank: int | None = None,
+        num_replicas: int | None = None,
     ) -> None:
-        labels = whole_labels("shapes", shapes)
         super().__init__(
-            labels, batch_size, balanced=True, weight=weight, shuffle=shuffle, drop_last=drop_last, seed=seed
+            whole_labels("shapes", shapes),
+            batch_size,
+            balanced=True,
+            weight=weight,
+            shuffle=shuffle,
+            drop_last=drop_last,
+            seed=seed,
+            rank=rank,
+            num_replicas=num_replicas,
         )
+
+
+def _read_replica(rank: int | None, num_replicas: int | None, batch_size: int) -> tuple[int, int] | None:
+    if rank is None and num_replicas is None:
+        return None
+    if rank is None or num_replicas is None:
+        raise InputError(f"Expected `rank` and `num_replicas` to be given together, but got {rank} and {num_replicas}.")
+    is_count("num_replicas", num_replicas)
+    is_count("rank", rank, 0)
+    in_range("rank", rank, 0, num_replicas - 1)
+    if batch_size < num_replicas:
+        raise InputError(
+            f"Expected `batch_size` to be at least {num_replicas}, the number of processes that share each batch, "
+            f"but got {batch_size}."
+        )
+    return int(rank), int(num_replicas)
 
 
 def _quotas(

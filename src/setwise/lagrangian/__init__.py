@@ -32,6 +32,7 @@ from setwise.lagrangian.rates import (
 )
 from setwise.lagrangian.s_measure import SMeasure
 from setwise.lagrangian.selection import Selection
+from setwise.lagrangian.sharded import ShardedMultipliers, merge_shards
 from setwise.lagrangian.thresholds import adjust_threshold
 
 __all__ = [
@@ -48,6 +49,7 @@ __all__ = [
     "Scored",
     "Selection",
     "ShapeHead",
+    "ShardedMultipliers",
     "adjust_threshold",
     "churn_at_most",
     "demographic_parity",
@@ -58,6 +60,7 @@ __all__ = [
     "exact_value",
     "f1_bound",
     "fpr_at_most",
+    "merge_shards",
     "near_reference",
     "positive_rate_at_most",
     "precision_at_least",

@@ -37,34 +37,22 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from setwise import _checks
 from setwise._checks import InputError
+from setwise.distributed import Group, Ranks, active, check_group
 from setwise.lagrangian._cells import RATES, SURROGATES, LinearRows, Row, cell_sums, linear_rows, surrogate_rows
 from setwise.lagrangian._columns import Columns
+from setwise.lagrangian._objective import read_objective
 from setwise.lagrangian._report import ConstraintReport, Scored, constraint_report
 from setwise.lagrangian.duals import Multipliers
 from setwise.lagrangian.rates import RateConstraint, read_constraints
 from setwise.lagrangian.thresholds import Threshold
-from setwise.measures import parse
 from setwise.measures._base import prepare
 
 _MIXED = ("accuracy", "error", "churn")  # rates that rise with some decisions and fall with others
 
 Constraints = RateConstraint | str | Sequence[RateConstraint | str]
-
-
-class CrossEntropy(nn.Module):
-    """Binary cross-entropy of logits against 0/1 labels of any type, a weighted mean where weights are given."""
-
-    def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
-        """The mean over samples."""
-        each = F.binary_cross_entropy_with_logits(input, target.to(input.dtype), reduction="none")
-        if weight is None:
-            return each.mean()
-        total = weight.sum()
-        return (each * weight.to(each.dtype)).sum() / torch.where(total > 0, total, 1.0)
 
 
 class ConstrainedObjective(nn.Module):
@@ -90,6 +78,9 @@ class ConstrainedObjective(nn.Module):
         sampling: ``"uniform"`` for batches drawn alike from all examples; ``"stratified"`` for others, as from
             :class:`setwise.data.StratifiedBatchSampler`: each cell of label and group counts by its share of the data
             set.
+        ranks: Over which ranks a batch is spread, as the losses' ``group`` (:mod:`setwise.distributed`). All ranks then
+            remember the scores of all and move their multipliers alike, and the learned threshold has the gradient of
+            one process on each of them, whether or not it is part of what DDP wraps.
 
     Attributes:
         duals: The multipliers, one for each row; :attr:`rows` says what they are.
@@ -117,9 +108,12 @@ class ConstrainedObjective(nn.Module):
         damping: float = 3.0,
         maximum: float | None = None,
         sampling: str = "uniform",
+        ranks: Group = None,
     ) -> None:
         super().__init__()
-        self.objective = _read_objective(objective)
+        check_group(ranks)
+        self.ranks = ranks
+        self.objective = read_objective(objective, ranks)
         self.constraints = read_constraints(constraints)
         _checks.one_of("surrogate", surrogate, ("auto", *SURROGATES))
         _checks.one_of("sampling", sampling, ("uniform", "stratified"))
@@ -192,19 +186,35 @@ class ConstrainedObjective(nn.Module):
         if index is not None:
             index = self._read_index(index, wide)
         w = self._batch_weight(w, index)
-        z = wide - self._threshold.to(wide)
+        ranks = active(self.ranks, always=self.training)
+        threshold = self._threshold
+        if ranks is not None and threshold.requires_grad:
+            threshold = ranks.replicated(threshold)
+        z = wide - threshold.to(wide)
         loss = self.objective(z, labels.to(z.dtype)) if w is None else self.objective(z, labels.to(z.dtype), weight=w)
-        surrogates = self._surrogates(z.reshape(-1), labels, group, index, w)
+        surrogates = self._surrogates(z.reshape(-1), labels, group, index, w, ranks)
         if self.training:
-            self.since += wide.numel()
-            if index is not None:
-                self.memory[index] = wide.detach().reshape(-1).to(self.memory)
+            self._remember(wide.detach().reshape(-1), index, ranks)
         multipliers = self.duals() + self.damping * self.violation.to(self.duals.values)
         total: Tensor = loss + (multipliers.clamp(0, self.duals.maximum).to(surrogates) * surrogates).sum()
         return total
 
+    def _remember(self, scores: Tensor, index: Tensor | None, ranks: Ranks | None) -> None:
+        """Keep the scores of the batch, on all ranks those of all."""
+        if ranks is not None:
+            scores, index = ranks.rows(lambda: (scores, index), scores)
+        self.since += scores.numel()
+        if index is not None:
+            self.memory[index] = scores.to(self.memory)
+
     def _surrogates(
-        self, z: Tensor, labels: Tensor, group: Columns, index: Tensor | None, weight: Tensor | None
+        self,
+        z: Tensor,
+        labels: Tensor,
+        group: Columns,
+        index: Tensor | None,
+        weight: Tensor | None,
+        ranks: Ranks | None,
     ) -> Tensor:
         """The rows' surrogates estimated from a batch.  # shape: (rows,)."""
         w = torch.ones_like(z) if weight is None else weight.reshape(-1).to(z)
@@ -216,13 +226,15 @@ class ConstrainedObjective(nn.Module):
                 codes = self._part("codes", k)[index]
             else:
                 codes, _ = constraint.read(labels, group, groups=self._groups[k])
+            above, below, present = (cell_sums(x, codes, totals.numel()) for x in (w * step(z), w * step(-z), w))
+            count = z.new_full((), z.numel())
+            if ranks is not None:
+                above, below, present, count = ranks.sum(above, below, present, count)
             if self.sampling == "uniform":
-                scaled = w * (self.num_examples / max(z.numel(), 1))
+                scale = self.num_examples / count.clamp(min=1)
             else:
-                present = cell_sums(w, codes, totals.numel())
-                scaled = w * (totals.to(w) / torch.where(present > 0, present, 1.0))[codes]
-            above, below = (cell_sums(scaled * step(part), codes, totals.numel()) for part in (z, -z))
-            parts.append(surrogate_rows(linear, above, below, totals))
+                scale = totals.to(w) / torch.where(present > 0, present, 1.0)
+            parts.append(surrogate_rows(linear, scale * above, scale * below, totals))
         return torch.cat(parts)
 
     @torch.no_grad()
@@ -361,11 +373,3 @@ def _suited(constraint: RateConstraint) -> str:
     two_sided = constraint.lower is not None and constraint.upper is not None
     simple = all(RATES[rate].fixed and rate not in _MIXED for rate in constraint.rates)
     return "logistic" if simple and not (constraint.difference or two_sided) else "sigmoid"
-
-
-def _read_objective(objective: nn.Module | str) -> nn.Module:
-    if isinstance(objective, nn.Module):
-        return objective
-    if not isinstance(objective, str):
-        raise TypeError(f"Expected `objective` to be a torch.nn.Module or a name, but got {type(objective).__name__}.")
-    return CrossEntropy() if objective == "cross_entropy" else parse(objective).loss()

@@ -187,7 +187,8 @@ class Multipliers(nn.Module):
     def _after_step(self, *_: Any) -> None:
         gradient = self.values.grad
         if gradient is not None and gradient.layout == torch.sparse_coo:
-            self.project_(gradient._indices()[0])  # noqa: SLF001 (the public name wants a coalesced one)
+            with torch.no_grad():
+                self._clip(gradient._indices()[0])  # noqa: SLF001 (the public name wants a coalesced one)
         else:
             self.project_()
 
@@ -197,11 +198,13 @@ class Multipliers(nn.Module):
 
         :meth:`optimizer` does this after each step; after steps of another one call it by hand.
         """
+        self._clip(None if index is None else self._read_index(index))
+
+    def _clip(self, rows: Tensor | None) -> None:
         low, high = self._bounds()
-        if index is None:
+        if rows is None:
             self.values.clamp_(low, high)
         else:
-            rows = self._read_index(index)
             self.values[rows] = self.values[rows].clamp(low, high)
 
     def extra_repr(self) -> str:
@@ -215,7 +218,7 @@ class Multipliers(nn.Module):
         return (-high if self.kind == "equality" else 0.0), high
 
     def _read_index(self, index: Tensor) -> Tensor:
-        return _integers("index", index, 0, len(self.values), self.values.device)
+        return read_integers("index", index, 0, len(self.values), self.values.device)
 
     def _check(self, violation: Tensor, index: Tensor | None) -> None:
         _checks.is_floating("violation", violation)
@@ -329,7 +332,7 @@ class ExampleMultipliers(Multipliers):
         Args:
             source: For each example of the new order its old index.  # shape: (num_examples,)
         """
-        rows = _integers("source", source, -1, self.num_examples, self.values.device)
+        rows = read_integers("source", source, -1, self.num_examples, self.values.device)
         if rows.ndim != 1:
             raise _checks.InputError(f"Expected `source` to have one dimension, but got shape {tuple(rows.shape)}.")
         old = self.values.detach()
@@ -355,7 +358,7 @@ class ExampleMultipliers(Multipliers):
         )
 
 
-def _integers(name: str, value: Tensor, low: int, high: int, device: torch.device) -> Tensor:
+def read_integers(name: str, value: Tensor, low: int, high: int, device: torch.device) -> Tensor:
     """Indices in [low, high) as int64 on a device; uint8 is refused since torch would take it for a mask."""
     _checks.is_tensor(name, value)
     if value.dtype not in (torch.int64, torch.int32, torch.int16):

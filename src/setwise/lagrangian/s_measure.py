@@ -42,6 +42,7 @@ import torch
 from torch import Tensor
 
 from setwise import _checks
+from setwise.distributed import Group, Ranks, active, check_group
 from setwise.lagrangian._batches import read_scores, read_shape
 from setwise.lagrangian._tasks import tasks_of
 from setwise.lagrangian.dualized import Batch, Dualized
@@ -76,6 +77,8 @@ class SMeasure(Judged):
         max_multiplier: Bound of the multipliers. By default beta^2 + \|S-\| / \|S+\| for ``exact``, what the scores
             of S- pull with at most, so that neither side outweighs the other; none for the other variants.
         augmented: Weight of the quadratic terms of the ascended variants.
+        group: Over which ranks a batch is spread (:mod:`setwise.distributed`). In training mode all ranks gather
+            scores, shapes and indices and take the same steps, so what they remember and ascend stays the same on all.
     """
 
     def __init__(
@@ -91,9 +94,12 @@ class SMeasure(Judged):
         scaling: str = "normalized",
         max_multiplier: float | None = None,
         augmented: float | None = None,
+        group: Group = None,
     ) -> None:
         super().__init__()
         _checks.is_count("num_examples", num_examples)
+        check_group(group)
+        self.group = group
         _checks.one_of("variant", variant, VARIANTS)
         _checks.one_of("sampling", sampling, SAMPLINGS)
         _checks.one_of("scaling", scaling, SCALINGS)
@@ -145,7 +151,8 @@ class SMeasure(Judged):
             shape: The shape.  # shape: (B,)
             index: Which examples of the data set these are.  # shape: (B,)
         """
-        scores, shapes, rows = self._read(score, shape, index)
+        ranks = active(self.group, always=self.training)
+        scores, shapes, rows = self._read(score, shape, index, ranks)
         own, other = self.tasks.members(shapes)
         if self.training:
             self._remember(scores, shapes, rows, own)
@@ -260,10 +267,17 @@ class SMeasure(Judged):
             self.dualized.tau_sum += added.double().sum(0)
         self.memory.write(rows, scores, shapes)
 
-    def _read(self, score: Tensor, shape: Tensor, index: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Checked and spread: scores (rows, width), shapes (rows,), row numbers (rows,)."""
-        wide = read_scores(score, index, self.num_examples, self.num_shapes)
-        return self.tasks.spread(wide, read_shape(shape, index, self.num_shapes), index.long())
+    def _read(
+        self, score: Tensor, shape: Tensor, index: Tensor, ranks: Ranks | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Checked, gathered and spread: scores (rows, width), shapes (rows,), row numbers (rows,)."""
+
+        def read() -> tuple[Tensor, Tensor, Tensor]:
+            wide = read_scores(score, index, self.num_examples, self.num_shapes)
+            return wide, read_shape(shape, index, self.num_shapes), index.long()
+
+        wide, shapes, rows = read() if ranks is None else ranks.rows(read, score)
+        return self.tasks.spread(wide, shapes, rows)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
         super()._load_from_state_dict(state_dict, prefix, *rest)

@@ -1,0 +1,131 @@
+"""Rows that go from all ranks to all ranks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from setwise import _checks
+from setwise.distributed._functions import OwnTraced, apply
+
+if TYPE_CHECKING:
+    from setwise.distributed.ranks import Ranks
+
+REFUSED = -1  # in the place of a number of rows
+_DTYPES = (
+    *(torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.bool),
+    *(torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8),
+)
+_ALIGN = 8  # bytes; the largest element
+
+
+def exchange(ranks: Ranks, columns: Sequence[Tensor | None], like: object) -> tuple[list[Any], int]:
+    """All ranks' rows of each column, and where this rank's begin.
+
+    A rank's block holds its columns one after the other, each padded to the rows of the longest part, as plain bytes:
+    one exchange for any number of columns and types.
+    """
+    rows = len(cast("Tensor", columns[0]))
+    sizes = exchange_sizes(ranks, rows, columns, like)
+    longest = max(sizes)
+    if longest == 0:
+        return list(columns), 0
+    spans, end = [], 0  # of each column in a block, in bytes
+    for column in columns:
+        each = 0 if column is None else column.element_size() * math.prod(column.shape[1:])
+        spans.append((end, each))
+        end += -(-each * longest // _ALIGN) * _ALIGN
+    present = next(column for column in columns if column is not None)
+    block = torch.zeros(end, dtype=torch.uint8, device=present.device)
+    for column, (at, each) in zip(columns, spans, strict=True):
+        if column is not None and rows:
+            block[at : at + each * rows].copy_(column.contiguous().reshape(-1).view(torch.uint8))
+    blocks = block.new_empty(ranks.size * end)
+    if end:
+        dist.all_gather_into_tensor(blocks, block, group=ranks.group)
+    blocks = blocks.view(ranks.size, end)
+    found: list[Any] = []
+    for column, (at, each) in zip(columns, spans, strict=True):
+        if column is None or each == 0:
+            found.append(None if column is None else column.new_empty((sum(sizes), *column.shape[1:])))
+            continue
+        parts = [blocks[r, at : at + each * n].view(column.dtype) for r, n in enumerate(sizes)]
+        found.append(torch.cat(parts).view(-1, *column.shape[1:]))
+    return found, sum(sizes[: ranks.rank])
+
+
+def exchange_sizes(ranks: Ranks, rows: int, columns: Sequence[Tensor | None], like: object) -> list[int]:
+    """The rows of each rank, after a look whether all have tensors of the same kind."""
+    kinds = [_kind(column) for column in columns] or [0]
+    code = sum(kind * 1_000_003**k for k, kind in enumerate(kinds)) % 2**61
+    mine = torch.tensor([rows, code], device=device_of(like))
+    every = mine.new_empty(2 * ranks.size)
+    dist.all_gather_into_tensor(every, mine, group=ranks.group)
+    pairs = every.view(-1, 2).tolist()
+    sizes = [size for size, _ in pairs]
+    if rows != REFUSED and REFUSED in sizes:
+        where = ", ".join(str(r) for r, size in enumerate(sizes) if size == REFUSED)
+        raise _checks.InputError(
+            f"Expected every rank to give input that can be used, but rank {where} refused its own; see its error."
+        )
+    if rows != REFUSED and len({found for _, found in pairs}) > 1:
+        shown = ", ".join("none" if c is None else f"{c.dtype} {tuple(c.shape)}" for c in columns)
+        raise _checks.InputError(
+            "Expected `input`, `target` and `weight` to be of the same types and shapes (but for their rows) on all "
+            f"ranks, and `weight` to be given on all or none, but they are not; here {shown}."
+        )
+    return sizes
+
+
+def _kind(column: Tensor | None) -> int:
+    """A number for type and shape but for the rows."""
+    if column is None:
+        return 1
+    number = 2 + _DTYPES.index(column.dtype)
+    for size in column.shape[1:]:
+        number = number * 65_537 + size + 1
+    return number
+
+
+def gather_traced(ranks: Ranks, scores: Tensor, labels: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    """The same by collectives that can be traced, padded to the longest part with weight 0."""
+    collective, group, size = functional(), named(ranks.group), ranks.size
+    rows = scores.shape[0]
+    sizes = collective.all_gather_tensor(torch.full((1,), rows, device=scores.device), 0, group)
+    longest = int(sizes.max().clamp(min=1).item())  # at least one row, so that nobody asks whether there are any
+    torch._check(longest >= 1)  # noqa: SLF001 (its name)
+    torch._check(longest >= rows)  # noqa: SLF001
+    missing = longest - rows
+
+    def every(column: Tensor) -> Tensor:
+        padded = torch.cat([column, column.new_zeros((missing, *column.shape[1:]))])
+        return cast("Tensor", collective.all_gather_tensor(padded, 0, group))
+
+    own = torch.arange(rows, device=scores.device) + ranks.rank * longest
+    whole = apply(OwnTraced, scores, every(scores.detach()), own, ranks.factor)
+    kept = torch.arange(longest, device=scores.device) < sizes.unsqueeze(1)  # shape: (ranks, longest)
+    real = kept.reshape(size * longest).to(scores.dtype)
+    everywhere = every(labels.view(torch.uint8)).bool() if labels.dtype == torch.bool else every(labels)
+    return whole, everywhere, real if weight is None else every(weight) * real.to(weight.dtype)
+
+
+def functional() -> Any:
+    """Torch's collectives that can be traced, loaded where they are needed."""
+    import torch.distributed._functional_collectives as collectives
+
+    return collectives
+
+
+def named(group: Any) -> Any:
+    """The group, with the default one in place of None."""
+    return dist.group.WORLD if group is None else group
+
+
+def device_of(like: object) -> torch.device:
+    """The device of a tensor; the CPU for anything else."""
+    return like.device if isinstance(like, Tensor) else torch.device("cpu")

@@ -1,0 +1,213 @@
+"""Which ranks a set is spread over, and what they exchange."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from setwise import _checks
+from setwise.distributed._exchange import REFUSED, device_of, exchange, exchange_sizes, functional, gather_traced, named
+from setwise.distributed._functions import Own, Replicated, Shared, Sum, apply
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+
+_AVAILABLE = dist.is_available()  # whether torch was built with it
+_OUTSIDE = dist.GroupMember.NON_GROUP_MEMBER if _AVAILABLE else None  # what torch gives for a group of others
+_GRADIENTS = ("average", "sum")
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """The processes over which a set is spread, and what becomes of the gradients afterwards.
+
+    Args:
+        group: The process group; None for the default one, which is used only while gradients are recorded.
+        gradients: ``"average"`` where the gradients of the parameters are averaged over the ranks, as DDP, FSDP and
+            their kin do; ``"sum"`` where they are added up.
+
+    >>> Ranks(gradients="sum")
+    Ranks(group=None, gradients='sum')
+    """
+
+    group: ProcessGroup | None = None
+    gradients: str = "average"
+
+    def __post_init__(self) -> None:
+        _checks.one_of("gradients", self.gradients, _GRADIENTS)
+        if self.group is not None and not _is_process_group(self.group):
+            raise TypeError(f"Expected `group` to be a ProcessGroup or None, but got {type(self.group).__name__}.")
+
+    @property
+    def size(self) -> int:
+        """How many ranks there are."""
+        return dist.get_world_size(self.group)
+
+    @property
+    def rank(self) -> int:
+        """This one's number among them."""
+        return dist.get_rank(self.group)
+
+    @property
+    def factor(self) -> float:
+        """What the gradient of the whole set's loss is multiplied by on each rank."""
+        return float(self.size) if self.gradients == "average" else 1.0
+
+    def gather(self, read: Callable[[], Sequence[Tensor | None]], like: object) -> tuple[Any, ...]:
+        """The rows of all ranks, in the order of the ranks.
+
+        Under ``torch.compile`` the parts are padded to one size, with weight 0.
+
+        Args:
+            read: Gives scores, labels and weights of this rank, after checks; weights may be None. The first
+                tensor keeps its graph.  # shapes: (n, ...)
+            like: What was given as scores; where it is a tensor, its device is used.
+
+        Returns:
+            As many tensors, or None where all ranks gave None.
+        """
+        if torch.compiler.is_compiling():
+            scores, labels, weight = read()
+            return gather_traced(self, cast("Tensor", scores), cast("Tensor", labels), weight)
+        return self.rows(read, like)
+
+    def rows(self, read: Callable[[], Sequence[Tensor | None]], like: object) -> tuple[Any, ...]:
+        """As :meth:`gather`, for columns of any kind; not under ``torch.compile``."""
+        try:
+            columns = read()
+        except (TypeError, ValueError):
+            exchange_sizes(self, REFUSED, (), like)
+            raise
+        first = cast("Tensor", columns[0])
+        whole, start = exchange(self, (first.detach(), *columns[1:]), like)
+        return apply(Own, first, whole[0], start, self.factor), *whole[1:]
+
+    def agree(self, read: Callable[[], Any], like: object, *, check: bool) -> Any:
+        """What ``read`` gives, or an error on all ranks where it fails on one of them.
+
+        Args:
+            read: Reads the input of this rank.
+            like: As for :meth:`gather`.
+            check: Whether the ranks wait for each other here; False costs nothing.
+        """
+        if not check:
+            return read()
+        failed = torch.zeros((), dtype=torch.int64, device=device_of(like))
+        try:
+            found = read()
+        except (TypeError, ValueError):
+            dist.all_reduce(failed + 1, group=self.group)
+            raise
+        dist.all_reduce(failed, group=self.group)
+        if int(failed):
+            raise _checks.InputError(
+                f"Expected every rank to give input that can be used, but {int(failed)} of {self.size} refused theirs; "
+                "see their errors."
+            )
+        return found
+
+    def sum(self, *values: Tensor) -> tuple[Tensor, ...]:
+        """The sums of tensors over the ranks, in one exchange; their gradient is ``factor`` times that of the sums."""
+        flat = torch.cat([value.reshape(-1) for value in values])
+        if torch.compiler.is_compiling():
+            whole = functional().all_reduce(flat.detach(), "sum", named(self.group))
+        else:
+            whole = flat.detach().clone()
+            dist.all_reduce(whole, group=self.group)
+        parts = apply(Sum, flat, whole, self.factor).split([value.numel() for value in values])
+        return tuple(part.view(value.shape) for part, value in zip(parts, values, strict=True))
+
+    def replicated(self, value: Tensor) -> Tensor:
+        """A tensor that is the same on all ranks, with a gradient that is so too: that of one process.
+
+        For parameters that no one else averages. The backward pass waits for all ranks.
+        """
+        return apply(Replicated, value, 1 / self.factor, self.group)
+
+    def sum_numbers(self, numbers: Sequence[float]) -> list[float]:
+        """The sums of plain numbers over the ranks, in double precision."""
+        whole = torch.tensor(numbers, dtype=torch.float64)
+        dist.all_reduce(whole, group=self.group)
+        return whole.tolist()
+
+
+if TYPE_CHECKING:
+    Group: TypeAlias = ProcessGroup | Ranks | bool | None
+else:
+    Group: TypeAlias = Any
+
+
+def check_group(group: Group) -> None:
+    """Refuse what is no group."""
+    if group is None or group is False or isinstance(group, Ranks) or _is_process_group(group):
+        return
+    if type(group) is int and group == _OUTSIDE:
+        raise _checks.InputError("Expected `group` to have this rank as a member, but it has not.")
+    hint = "; `None` is the default group, where there is one" if group is True else ""
+    raise TypeError(
+        f"Expected `group` to be None, False, a ProcessGroup or Ranks, but got "
+        f"{group if group is True else type(group).__name__}{hint}."
+    )
+
+
+def active(group: Group, *, always: bool = False) -> Ranks | None:
+    """The ranks to work with now, or None where there is one process only, or none is wanted.
+
+    Args:
+        group: As every loss takes it; see this package's page.
+        always: Whether the default group is used without gradients too, as where ranks keep something in step.
+    """
+    if group is False:
+        return None
+    if group is None:
+        if not (_AVAILABLE and dist.is_initialized() and (always or torch.is_grad_enabled())):
+            return None
+        ranks = Ranks()
+    else:
+        check_group(group)
+        ranks = group if isinstance(group, Ranks) else Ranks(cast("ProcessGroup", group))
+        recorded = always or torch.is_grad_enabled()
+        if ranks.group is None and not (_AVAILABLE and dist.is_initialized() and recorded):
+            return None
+    if ranks.size == 1:
+        return None
+    if ranks.size < 0:
+        raise _checks.InputError("Expected `group` to have this rank as a member, but it has not.")
+    if torch._C._are_functorch_transforms_active():  # noqa: SLF001 (no public name)
+        raise _checks.InputError(
+            f"Expected `group` to be False under `torch.func` transforms, which know nothing of other ranks, but there "
+            f"is a group of {ranks.size}."
+        )
+    return ranks
+
+
+def gather(rows: Tensor, *, group: Group = None) -> Tensor:
+    """The rows of all ranks, in the order of the ranks, for measures of your own; any ranks may have none.
+
+    Unlike the losses this asks nothing of what is made of the result: the backward pass adds up what all ranks send
+    back, so all of them must take it.
+
+    Args:
+        rows: Rows of this rank.  # shape: (n, ...)
+        group: As every loss takes it.
+
+    Returns:
+        All rows; on one process the tensor itself.  # shape: (sum of all n, ...)
+    """
+    _checks.is_tensor("rows", rows)
+    if rows.ndim == 0:
+        raise _checks.InputError("Expected `rows` to have rows along dimension 0, but got a single number.")
+    ranks = active(group)
+    if ranks is None:
+        return rows
+    columns, start = exchange(ranks, (rows.detach(),), rows)
+    return apply(Shared, rows, columns[0], start, ranks.factor / ranks.size, ranks.group)
+
+
+def _is_process_group(value: object) -> bool:
+    return _AVAILABLE and isinstance(value, dist.ProcessGroup)
