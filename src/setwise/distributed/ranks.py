@@ -146,7 +146,8 @@ def check_group(group: Group) -> None:
     """Refuse what is no group."""
     if group is None or group is False or isinstance(group, Ranks) or _is_process_group(group):
         return
-    if type(group) is int and group == _OUTSIDE:
+    came: object = group
+    if type(came) is int and came == _OUTSIDE:
         raise _checks.InputError("Expected `group` to have this rank as a member, but it has not.")
     hint = "; `None` is the default group, where there is one" if group is True else ""
     raise TypeError(
