@@ -138,6 +138,14 @@ def test_what_the_studies_refuse() -> None:
         NMFMaps(ranks=(0,))
 
 
+def test_options_that_mean_nothing_are_refused() -> None:
+    with pytest.raises(InputError, match="no `data` for solver-runtime"):
+        entry("solver-runtime").preset("quick", data=["cifar10"])
+    with pytest.raises(InputError, match="no `seeds`"):
+        entry("solver-runtime").preset("quick", seeds=3)
+    assert entry("sketch-auc").preset("quick", seeds=3).seeds == 3
+
+
 def test_every_study_is_an_entry_with_a_quick_preset() -> None:
     studies = {each.name: each for each in entries() if isinstance(each.presets["quick"], Study)}
     assert set(TINY) <= set(studies)

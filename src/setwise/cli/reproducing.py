@@ -77,7 +77,7 @@ def _row(each: Entry, preset: str, out: Path, present: dict[str, bool]) -> tuple
     data = ", ".join(name if present[name] else f"{name} (absent)" for name in names)
     records = RunLog(folder(out, each.name, preset) / "runs.jsonl").records()
     done, total = whole.counts(records)
-    cost = f"{each.cost:g} core-minutes" if preset == "quick" else "a GPU"
+    cost = f"{each.cost:g} core-minutes" if preset == "quick" else each.paper_cost
     finished = whole.finished(records)
     last = whole.headline(finished)
     date = f" ({max(r['date'] for r in finished)[:10]})" if last else ""

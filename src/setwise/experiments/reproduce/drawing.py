@@ -18,7 +18,8 @@ def figure(path: Path, width: float, height: float) -> Iterator[Any]:
     """A matplotlib figure to draw on, written to ``path`` as PNG when the block ends."""
     figures = extra("matplotlib.figure", "experiments")
     backend = extra("matplotlib.backends.backend_agg", "experiments")
-    with extra("matplotlib", "experiments").rc_context(STYLE):
+    # Powers of ten on logarithmic axes are written as mathematics.
+    with extra("matplotlib", "experiments").rc_context(STYLE | {"text.parse_math": True}):
         made = figures.Figure(figsize=(width, height), layout="constrained")
         backend.FigureCanvasAgg(made)
         yield made

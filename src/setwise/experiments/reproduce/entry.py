@@ -56,6 +56,7 @@ class Entry:
         module: Module with ``TABLE``, or with ``STUDY``, a subclass of :class:`Study`.
         presets: Protocols by name: presets of a table, or instances of the study.
         published: The papers' own numbers: data set, then method, then one per level of the paper's preset.
+        paper_cost: What the other preset takes, in words.
     """
 
     name: str
@@ -66,6 +67,7 @@ class Entry:
     module: str
     presets: Mapping[str, Any]
     published: Mapping[str, Mapping[str, Sequence[float]]] = field(default_factory=dict)
+    paper_cost: str = "a GPU"
 
     def table(self) -> Table:
         """Methods and columns of a table of trainings."""
@@ -80,6 +82,8 @@ class Entry:
         """
         one_of("preset", name, self.presets)
         preset = self.presets[name]
+        if data and not self.data:
+            raise InputError(f"Expected no `data` for {self.name}, which needs none, but got {data[0]!r}.")
         for each in data:
             one_of("data", each, self.data)
         return preset.changed(data=data, seeds=seeds)
@@ -110,6 +114,7 @@ def read_entry(name: str) -> Entry:
         module=module.__name__,
         presets={preset: (study or Preset).from_dict(values[preset]) for preset in PRESETS if preset in values},
         published=values.get("published", {}),
+        paper_cost=values.get("paper_cost", "a GPU"),
     )
     if study is None:
         _check_methods(entry)

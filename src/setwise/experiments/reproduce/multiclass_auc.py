@@ -8,7 +8,6 @@ class probabilities, by which they are judged.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +16,12 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from setwise._checks import extra
+from setwise.experiments.reproduce.drawing import figure
 from setwise.experiments.reproduce.entry import Table
 from setwise.experiments.reproduce.learners import Method, of_class_loss
 from setwise.experiments.reproduce.tasks import CURVE, THREE_CLASSES
-from setwise.experiments.runs import write_whole
 from setwise.losses import MulticlassAUCLoss
 from setwise.measures import parse
-from setwise.report.shapes import STYLE
 from setwise.training import Blend
 
 BLEND = 0.5
@@ -63,12 +60,8 @@ def roc_figure(records: Sequence[Mapping[str, Any]], out: Path) -> None:
     """``roc.png``: one panel per positive class, at the highest drop rate, mean over the seeds."""
     level = max(float(r["level"]) for r in records)
     some = [r for r in records if float(r["level"]) == level and r.get("roc") and r["method"] in SHOWN]
-    figures = extra("matplotlib.figure", "experiments")
-    backend = extra("matplotlib.backends.backend_agg", "experiments")
-    with extra("matplotlib", "experiments").rc_context(STYLE):
-        figure = figures.Figure(figsize=(11, 4.2), layout="constrained")
-        backend.FigureCanvasAgg(figure)
-        panels = figure.subplots(1, THREE_CLASSES.outputs, sharey=True)
+    with figure(out / "roc.png", 11, 4.2) as made:
+        panels = made.subplots(1, THREE_CLASSES.outputs, sharey=True)
         for k, axes in enumerate(panels):
             for number, key in enumerate(SHOWN):
                 curves = [r["roc"][k] for r in some if r["method"] == key]
@@ -85,8 +78,7 @@ def roc_figure(records: Sequence[Mapping[str, Any]], out: Path) -> None:
             axes.set(title=f"Positive class: {k}", xlabel="false positive rate")
         panels[0].set_ylabel("true positive rate")
         if some:
-            figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(SHOWN))
-        write_whole(out / "roc.png", partial(figure.savefig, dpi=130, format="png"))
+            made.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(SHOWN))
 
 
 METHODS = (

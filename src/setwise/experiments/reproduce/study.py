@@ -124,8 +124,15 @@ class Study(ABC):
         return cls(**{name: _frozen(value) for name, value in values.items()})
 
     def changed(self, *, data: Sequence[str] = (), seeds: int | None = None) -> Self:
-        """The same on other data sets or with more seeds, where these are given."""
-        return replace(self, data=tuple(data) or self.data, seeds=self.seeds if seeds is None else seeds)
+        """The same on other data sets or with more seeds, where these are given.
+
+        Raises:
+            InputError: When seeds are given for a study that has none.
+        """
+        made = replace(self, data=tuple(data) or self.data, seeds=self.seeds if seeds is None else seeds)
+        if seeds is not None and not any("seed" in cell for cell in self.cells()):
+            raise InputError(f"Expected no `seeds`, since nothing here is repeated by seed, but got {seeds}.")
+        return made
 
 
 @dataclass(frozen=True)
