@@ -12,7 +12,7 @@ The cost model of a gathering loss on W ranks:
     bytes received a step   16 W + W B ceil(n / W),    B = 5 a row (score 4, label 1), 9 with weights
     seconds                 latency(W) + bytes / rate(W) + kernel(n)
 
-latency and rate are fitted on small sets, kernel(n) is the local loss, and the largest set is predicted.
+latency and rate are fitted on a small and a large set, kernel(n) is the local loss, and the set between is predicted.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ from setwise import AUCLoss, FBetaLoss
 from setwise.lagrangian import ShardedMultipliers
 
 SIZE = 65_536
-FITTED = (4_096, 16_384)
+FITTED = (4_096, 262_144)
 WORLDS = (1, 2, 4)
 ROW = 5  # bytes: a float32 and a label
+Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 def sample(n: int, seed: int) -> tuple[Tensor, Tensor]:
@@ -47,20 +48,19 @@ def sample(n: int, seed: int) -> tuple[Tensor, Tensor]:
     return torch.randn(n, generator=generator), torch.rand(n, generator=generator) < 0.1
 
 
-def medians(loss: Callable[[Tensor, Tensor], Tensor], n: int, repetitions: int) -> tuple[float, float]:
-    """CPU and wall milliseconds of a forward and backward pass."""
-    cpu, wall = [], []
+def medians(losses: list[tuple[Loss, int]], repetitions: int) -> list[tuple[float, float]]:
+    """CPU and wall milliseconds of a forward and backward pass of each loss on so many rows, by turns."""
+    times: list[list[tuple[float, float]]] = [[] for _ in losses]
     for repetition in range(repetitions + 3):
-        scores, labels = sample(n, repetition)
-        scores.requires_grad_()
-        if dist.is_initialized():
+        for (loss, n), found in zip(losses, times, strict=True):
+            scores, labels = sample(n, repetition)
+            scores.requires_grad_()
             dist.barrier()
-        start = time.process_time(), time.perf_counter()
-        loss(scores, labels).backward()
-        if repetition >= 3:  # the first ones warm caches and connections
-            cpu.append(time.process_time() - start[0])
-            wall.append(time.perf_counter() - start[1])
-    return float(np.median(cpu)) * 1e3, float(np.median(wall)) * 1e3
+            start = time.process_time(), time.perf_counter()
+            loss(scores, labels).backward()
+            found.append((time.process_time() - start[0], time.perf_counter() - start[1]))
+    # the first ones warm caches and connections
+    return [tuple((1e3 * np.median(found[3:], axis=0)).tolist()) for found in times]
 
 
 def resident_megabytes() -> float:
@@ -76,15 +76,16 @@ def losses(rank: int, world: int, repetitions: int) -> dict[str, Any]:
     found: dict[str, Any] = {"world": world, "rank": rank}
     for n in (*FITTED, SIZE):
         part = n // world
-        found[f"auc_{n}"] = medians(AUCLoss(), part, repetitions)
-        found[f"f1_{n}"] = medians(FBetaLoss(), part, repetitions)
-        for name, loss in (("auc", AUCLoss(group=False)), ("f1", FBetaLoss(group=False))):
-            found[f"{name}_local_{n}"] = medians(loss, n, repetitions)
+        whole: list[tuple[Loss, int]] = [(AUCLoss(), part), (FBetaLoss(), part)]
+        local: list[tuple[Loss, int]] = [(AUCLoss(group=False), n), (FBetaLoss(group=False), n)]
+        names = (f"auc_{n}", f"f1_{n}", f"auc_local_{n}", f"f1_local_{n}")
+        found |= zip(names, medians(whole + local, repetitions), strict=True)
     return found
 
 
 def duals(rank: int, world: int, examples: int, batch: int, repetitions: int) -> dict[str, Any]:
     """One rank's memory and milliseconds of a step of sharded multipliers."""
+    ShardedMultipliers(world).optimizer(0.1)  # loads what optimizers need
     before = resident_megabytes()
     multipliers = ShardedMultipliers(examples)
     ascent = multipliers.optimizer(0.1)

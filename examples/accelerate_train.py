@@ -1,6 +1,9 @@
 """Precision at a recall floor over all processes with Accelerate.
 
-    accelerate launch --cpu --num_processes 2 examples/accelerate_train.py
+    accelerate launch --num_processes 2 examples/accelerate_train.py                    # on GPUs
+    ACCELERATE_USE_CPU=true torchrun --nproc-per-node 2 examples/accelerate_train.py    # on CPUs
+
+``accelerate launch --cpu`` starts a single process, whatever ``--num_processes`` says, so on CPUs torchrun starts them.
 
 The loader is not given to ``prepare``: Setwise's sampler already gives each process its share of every batch, and
 Accelerate would share it out once more. A loader of another kind may be prepared as usual.
@@ -47,7 +50,7 @@ def main() -> None:
     with torch.no_grad():
         scores = model(test.tensors[0].to(accelerator.device))
     reached = metric_by_name("precision@recall>=0.8")(scores, test.tensors[1])
-    accelerator.print(f"precision at recall 0.8: {reached:.4f}")
+    accelerator.print(f"precision at recall 0.8: {reached:.4f}, on {accelerator.num_processes} processes")
     accelerator.end_training()
 
 

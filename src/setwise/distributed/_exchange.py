@@ -47,7 +47,7 @@ def exchange(ranks: Ranks, columns: Sequence[Tensor | None], like: object) -> tu
             block[at : at + each * rows].copy_(column.contiguous().reshape(-1).view(torch.uint8))
     blocks = block.new_empty(ranks.size * end)
     if end:
-        dist.all_gather_into_tensor(blocks, block, group=ranks.group)
+        _all_gather(blocks, block, ranks)
     blocks = blocks.view(ranks.size, end)
     found: list[Any] = []
     for column, (at, each) in zip(columns, spans, strict=True):
@@ -65,7 +65,7 @@ def exchange_sizes(ranks: Ranks, rows: int, columns: Sequence[Tensor | None], li
     code = sum(kind * 1_000_003**k for k, kind in enumerate(kinds)) % 2**61
     mine = torch.tensor([rows, code], device=device_of(like))
     every = mine.new_empty(2 * ranks.size)
-    dist.all_gather_into_tensor(every, mine, group=ranks.group)
+    _all_gather(every, mine, ranks)
     pairs = every.view(-1, 2).tolist()
     sizes = [size for size, _ in pairs]
     if rows != REFUSED and REFUSED in sizes:
@@ -80,6 +80,12 @@ def exchange_sizes(ranks: Ranks, rows: int, columns: Sequence[Tensor | None], li
             f"ranks, and `weight` to be given on all or none, but they are not; here {shown}."
         )
     return sizes
+
+
+def _all_gather(found: Tensor, mine: Tensor, ranks: Ranks) -> None:
+    """Into one tensor; newer versions of torch have another name for it."""
+    function = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+    function(found, mine, group=ranks.group)
 
 
 def _kind(column: Tensor | None) -> int:
