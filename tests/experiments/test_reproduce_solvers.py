@@ -14,6 +14,7 @@ import torch
 from setwise._checks import InputError
 from setwise.experiments.lp_layers import black_box, perturbed
 from setwise.experiments.reproduce import Study, StudyPlan, entries, entry
+from setwise.experiments.reproduce.all_positive import AllPositive
 from setwise.experiments.reproduce.gradient_properties import GradientProperties, make_layer
 from setwise.experiments.reproduce.nmf_maps import NMFMaps
 from setwise.experiments.reproduce.sketch_auc import SketchAUC
@@ -30,6 +31,7 @@ TINY: Mapping[str, Study] = {
     "gradient-properties": GradientProperties(
         methods=("implicit", "smoothed", "unrolled", "black_box", "perturbed"), side=2, repetitions=1, batches=2
     ),
+    "all-positive": AllPositive(methods=("program", "fbeta_loss", "eban", "ours"), steps=60, rate=0.1, batch_size=16),
     "nmf-maps": NMFMaps(images=(20, 320), ranks=(1, 2), epochs=1),
 }
 
@@ -110,6 +112,12 @@ def test_what_the_studies_found(done: Mapping[str, tuple[StudyPlan, list[Any], P
     assert table["black_box"]["by"] == {"c": True, "A": False, "b": False}
     assert (table["implicit"]["solves"], table["black_box"]["solves"], table["perturbed"]["solves"]) == (1, 2, 10)
     assert min(table["one_step"]["cosines"]) > 0.99
+    ends = {r["method"]: r for r in done["all-positive"][1]}
+    assert (ends["program"]["f1"], ends["program"]["positive"]) == (pytest.approx(2 / 3, abs=1e-6), 1.0)
+    for method in ("fbeta_loss", "eban", "ours"):
+        assert ends[method]["positive"] < 0.9
+        assert ends[method]["f1"] > 0.7
+    assert done["all-positive"][0].headline(done["all-positive"][1]).endswith("LP by setwise.lp.solve; ours leaves it")
     (maps,) = done["nmf-maps"][1]
     assert np.shape(maps["maps"]["2"]) == (2, 2, 14, 14)
     assert 0 < maps["on_garment"]["1"] <= 1
@@ -134,6 +142,8 @@ def test_what_the_studies_refuse() -> None:
         GradientProperties(methods=("magic",))
     with pytest.raises(InputError, match="`row_counts`"):
         SketchAUC(row_counts=(0,))
+    with pytest.raises(InputError, match="`methods`"):
+        AllPositive(methods=("magic",))
     with pytest.raises(InputError, match="`ranks`"):
         NMFMaps(ranks=(0,))
 

@@ -12,6 +12,7 @@ NAMES = (
     "multiclass-auc",
     "f-score",
     "operating-points",
+    "all-positive",
     "solver-convergence",
     "solver-runtime",
     "sketch-auc",
