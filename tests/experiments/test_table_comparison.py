@@ -15,7 +15,7 @@ from setwise import metrics
 from setwise._checks import InputError
 from setwise.data import read_cells
 from setwise.experiments import comparison
-from setwise.experiments.comparison import ComparisonSettings, compare
+from setwise.experiments.comparison import ComparisonSettings, compare, with_epochs
 from setwise.experiments.constraints import Constraints, Groups, check_text, group_columns
 from setwise.experiments.model_file import TableModel
 from setwise.experiments.problem import draw, draw_rows, load_problem
@@ -251,6 +251,21 @@ def test_weights_change_the_training(
     plain, weighted = (compare(each, tmp_path / str(each.weight)) for each in (one, replace(one, weight="w")))
     for first, second in zip(plain.runs, weighted.runs, strict=True):
         assert first["history"]["loss"] != second["history"]["loss"]
+
+
+@pytest.mark.parametrize(
+    ("size", "epochs", "patience"), [(100, 60, 20), (10_000, 32, 10), (27_000, 12, 6), (10**6, 12, 6)]
+)
+def test_epochs_go_by_the_size_of_the_table(size: int, epochs: int, patience: int) -> None:
+    sized = with_epochs(ComparisonSettings(batch_size=128), size)
+    assert (sized.epochs, sized.patience) == (epochs, patience)
+
+
+def test_a_sized_run_says_so_and_is_resumed(settings: ComparisonSettings, tmp_path: Path) -> None:
+    results = compare(replace(settings, seeds=1, batch_size=225), tmp_path / "out", sized=True)
+    assert results.settings.epochs == 60
+    assert RunFolder(tmp_path / "out").settings()[0] == results.settings
+    assert compare(results.settings, tmp_path / "out", resume=True).runs == results.runs
 
 
 # ---------------------------------------------------------------- texts of constraints

@@ -112,7 +112,7 @@ def train(
         float | None,
         typer.Option(help="Share of positives to thin the data to; 0 leaves it as it is. [default: 0.05, tables: 0]"),
     ] = None,
-    epochs: Annotated[int | None, typer.Option(help="Most epochs of one training, or rounds of boosting.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Most epochs, or rounds of boosting. [default: by size]")] = None,
     seeds: Annotated[int | None, typer.Option(help="Repetitions. [default: 5]")] = None,
     batch_size: Annotated[int | None, typer.Option(help="Examples in a batch.")] = None,
     patience: Annotated[int | None, typer.Option(help="Epochs without improvement before stopping.")] = None,

@@ -64,11 +64,14 @@ def settings_of(given: dict[str, Any], out: Path | None, *, resume: bool) -> tup
 def train(given: dict[str, Any], out: Path | None, *, resume: bool, overwrite: bool) -> str | None:
     """Run the comparison and print its table; after Ctrl-C, the message that says how to go on."""
     try:
+        by_size = not resume and not {"epochs", "patience"} & given.keys()
         settings, out = settings_of(given, out, resume=resume)
         from setwise.experiments.comparison import compare  # takes seconds, so after the options are known to be good
+        from setwise.experiments.problem import is_table
 
+        sized = by_size and settings.model == "network" and is_table(settings.data)
         with Bars(settings.parsed_measure().title) as bars:
-            results = compare(settings, out, resume=resume, overwrite=overwrite, progress=bars)
+            results = compare(settings, out, resume=resume, overwrite=overwrite, sized=sized, progress=bars)
     except KeyboardInterrupt:
         return f"stopped.{f' Continue with: setwise train --out {shlex.quote(str(out))} --resume' if out else ''}"
     show(results, out)

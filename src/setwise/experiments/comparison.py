@@ -9,9 +9,11 @@ Example:
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from setwise._checks import extra
 from setwise.experiments import model_file
 from setwise.experiments.constraints import Constraints
 from setwise.experiments.judging import (
@@ -32,7 +34,10 @@ from setwise.experiments.scoring import repeatable
 from setwise.experiments.settings import ComparisonSettings
 from setwise.report import write_report
 
-__all__ = ["ComparisonSettings", "Progress", "Results", "compare"]
+__all__ = ["ComparisonSettings", "Progress", "Results", "compare", "with_epochs"]
+
+STEPS = 2500  # of a training whose epochs go by the size of the table
+EPOCHS = (12, 60)  # fewest and most of them
 
 
 class Progress(Protocol):
@@ -67,6 +72,7 @@ def compare(
     *,
     resume: bool = False,
     overwrite: bool = False,
+    sized: bool = False,
     progress: Progress | None = None,
 ) -> Results:
     """Train both methods over all seeds, judge them, write everything to a folder.
@@ -76,6 +82,7 @@ def compare(
         out: The folder; new or empty, unless ``resume`` or ``overwrite`` is set.
         resume: Go on with the run in ``out``: finished trainings stay, the one in progress goes on from its last epoch.
         overwrite: Replace the run in ``out``.
+        sized: Take epochs and patience from the size of the training set: :func:`with_epochs`.
         progress: Told how it gets on.
 
     Raises:
@@ -88,11 +95,15 @@ def compare(
     else:
         folder.check_free(overwrite=overwrite)
     measure = settings.parsed_measure()
+    if settings.model == "boosting":
+        extra("lightgbm", "boosting")  # says what to install before anything is read
     with repeatable(settings.threads):
         problem = load_problem(settings)
         constraints = Constraints(settings.constraints, problem.groups)
         fingerprint = problem.fingerprint()
         draws = [draw_rows(problem, settings, seed)[1] for seed in range(settings.seeds)]
+        if sized:
+            settings = with_epochs(settings, draws[0]["train"]["size"])
         first = draw(problem, settings, 0)  # refuses columns that cannot be used before anything is written
         if resume:
             folder.check_same(settings, fingerprint)
@@ -114,10 +125,24 @@ def compare(
         kept = _keep_model(problem, settings, runs, folder)
     data = {"name": problem.name, "positive": problem.positive, "sha256": fingerprint}
     groups = {name: list(group.names) for name, group in problem.groups.items()}
-    results = Results(settings, data, draws, runs, table(measure, runs), versions(), groups, kept)
+    made_with = versions(*(["lightgbm"] if settings.model == "boosting" else []))
+    results = Results(settings, data, draws, runs, table(measure, runs), made_with, groups, kept)
     write_json(folder.path / "results.json", results.to_dict())
     write_report(report_of(results, folder), folder.path / "report.html")
     return results
+
+
+def with_epochs(settings: ComparisonSettings, size: int) -> ComparisonSettings:
+    """The settings with so many epochs that a training has about ``STEPS`` steps, and a patience to match.
+
+    Small tables need many passes to learn anything, large ones few.
+
+    Args:
+        settings: The settings.
+        size: Rows of the training set.
+    """
+    epochs = min(max(round(STEPS * settings.batch_size / size), EPOCHS[0]), EPOCHS[1])
+    return replace(settings, epochs=epochs, patience=max(epochs // 3, EPOCHS[0] // 2))
 
 
 class _Task:

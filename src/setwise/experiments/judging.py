@@ -221,9 +221,12 @@ def threshold_of(run: Mapping[str, Any]) -> float:
     return math.inf if run["threshold"] is None else float(run["threshold"])
 
 
-def versions() -> dict[str, str]:
-    """Versions of what decides the numbers."""
-    return {"python": platform.python_version()} | {name: importlib.metadata.version(name) for name in PACKAGES}
+def versions(*further: str) -> dict[str, str]:
+    """Versions of what decides the numbers, and of further packages."""
+    found = {"python": platform.python_version()}
+    for name in (*PACKAGES, *further):
+        found[name] = importlib.metadata.version(name)
+    return found
 
 
 def report_of(results: Results, folder: RunFolder) -> Report:

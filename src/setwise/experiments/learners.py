@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from setwise._checks import InputError
-from setwise.experiments import learning, scoring
+from setwise.experiments import boosting, learning, scoring
+from setwise.experiments.model_file import BOOSTER
 from setwise.experiments.problem import initial_network, make_network
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ def learn(
         folder: For checkpoints.
         on_epoch: Told the epochs done and the last validation measure.
     """
+    if settings.model == "boosting":
+        return boosting.learn_trees(drawn, settings, seed=seed, baseline=baseline, on_epoch=on_epoch)
     recipe = settings.recipe(baseline=baseline)
     course = learning.Course(recipe, baseline, constraints, seed, settings.epochs, settings.patience)
     return learning.learn(initial_network(drawn, settings, seed), drawn, course, folder, on_epoch)
@@ -47,6 +50,8 @@ def learn(
 
 def score_sets(weights: Mapping[str, Tensor], drawn: Draw, settings: ComparisonSettings) -> dict[str, NDArray[Any]]:
     """Scores, labels, weights and groups of the validation and the test set, by a model with these weights."""
+    if settings.model == "boosting":
+        return boosting.score_tree_sets(weights, drawn) | scoring.beside_arrays(drawn)
     network = make_network(drawn.train.tensors[0], settings.width)
     network.load_state_dict(dict(weights))
     return scoring.score_sets(network, drawn.validation, drawn.test) | scoring.beside_arrays(drawn)
@@ -54,6 +59,10 @@ def score_sets(weights: Mapping[str, Tensor], drawn: Draw, settings: ComparisonS
 
 def check_weights(weights: Mapping[str, Tensor], drawn: Draw, settings: ComparisonSettings, path: Path) -> None:
     """Refuse weights that are not those of the run's model."""
+    if settings.model == "boosting":
+        if BOOSTER not in weights:
+            raise InputError(f"Expected {path} to hold trees of LightGBM, but it holds {', '.join(weights)}.")
+        return
     expected = make_network(drawn.train.tensors[0], settings.width).state_dict()
     if {k: v.shape for k, v in weights.items()} != {k: v.shape for k, v in expected.items()}:
         raise InputError(f"Expected {path} to hold weights of this run's network, but their names or shapes differ.")

@@ -41,6 +41,7 @@ KEY = "setwise"
 FILE = "model.safetensors"
 KINDS = ("network", "boosting")
 BOOSTER = "booster"  # name of the tensor of bytes that is a boosting model's text
+START = "start"  # name of the tensor that is added to its scores
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,8 +97,7 @@ class TableModel:
             inputs: What :meth:`setwise.data.TableEncoding.encode` gives.  # shape: (n, columns)
         """
         if self.kind == "boosting":
-            found: NDArray[np.float32] = booster_of(self.tensors).predict(inputs, raw_score=True).astype(np.float32)
-            return found
+            return score_trees(self.tensors, inputs)
         network = MLP(len(self.encoding.columns), self.hidden)
         network.load_state_dict(dict(self.tensors))
         return score(network, torch.from_numpy(inputs)).numpy()
@@ -174,6 +174,13 @@ class TableModel:
         wanted = MLP(len(self.encoding.columns), self.hidden).state_dict()
         if {k: v.shape for k, v in wanted.items()} != {k: v.shape for k, v in self.tensors.items()}:
             raise InputError(f"Expected {path} to hold the weights of its network, but their names or shapes differ.")
+
+
+def score_trees(tensors: Mapping[str, Tensor], inputs: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Logits by a boosting model.  # shape: (n,)."""
+    start = float(tensors[START]) if START in tensors else 0.0
+    found: NDArray[np.float32] = (booster_of(tensors).predict(inputs, raw_score=True) + start).astype(np.float32)
+    return found
 
 
 def booster_of(tensors: Mapping[str, Tensor]) -> Any:

@@ -260,6 +260,8 @@ def draw(problem: Problem, settings: ComparisonSettings, seed: int) -> Draw:
         parts = {name: images[rows[name]] for name, (images, _) in problem.own_sets().items()}
         labels = {name: truth[rows[name]] for name, (_, truth) in problem.own_sets().items()}
     shift, scale = scaling(parts["train"])
+    if settings.model == "boosting":  # trees need no scale, and rounding would move their splits
+        shift, scale = torch.zeros_like(shift), torch.ones_like(scale)
     train, validation, test = (
         TensorDataset((parts[name] - shift) / scale, torch.from_numpy(labels[name]).float()) for name in SETS
     )
