@@ -103,7 +103,7 @@ def run(measure: str, kind: str, name: str, seeds: list[int], settings: dict[str
     if method.make is None:
         raise InputError(f"Expected {method.title} to be a network's method, but it is none.")
     tried = [
-        fitting.fit(problem, draws, seeds, partial(_training, method.make, rate, BATCH[kind]), **options)
+        fitting.fit(problem, draws, seeds, partial(training_of, method.make, rate, BATCH[kind]), **options)
         for rate in rates
     ]
     fitted = max(tried, key=lambda f: float(f.validation[measure].max(axis=0).mean()))
@@ -114,7 +114,8 @@ def run(measure: str, kind: str, name: str, seeds: list[int], settings: dict[str
     }
 
 
-def _training(make: Make, rate: Setting, batch: int, share: float, seeds: int) -> Training:
+def training_of(make: Make, rate: Setting, batch: int, share: float, seeds: int) -> Training:
+    """The training of a method; for `partial`, so that share and seeds come last."""
     return make(rate, batch, share, seeds)
 
 

@@ -39,6 +39,6 @@ def run_outcome(
 
 
 def _line(job: Job) -> str:
-    setting = ", ".join(f"{name} {value:g}" for name, value in job.setting.items())
+    setting = ", ".join(f"{name} {value}" for name, value in job.setting.items())
     seeds = f"{len(job.seeds)} seed{'s' if len(job.seeds) > 1 else ''}"
     return f"{job.stage:8s} {job.cell!s:32s} {job.method.title:32s} {setting}; {seeds}"

@@ -20,7 +20,7 @@ from setwise.experiments.baselines import FocalLoss
 from setwise.experiments.outcome.fitting import MEASURES, Training
 from setwise.training import Recipe
 
-Setting = Mapping[str, float]
+Setting = Mapping[str, Any]
 Labels = NDArray[np.int64]
 
 TABLE_RATES: tuple[Setting, ...] = (
@@ -35,7 +35,12 @@ IMAGE_RATES: tuple[Setting, ...] = (
     {"learning_rate": 0.003, "weight_decay": 0.1},
     {"learning_rate": 0.01, "weight_decay": 0.1},
 )
-PESG_RATES: tuple[Setting, ...] = tuple({"learning_rate": rate} for rate in (0.01, 0.03, 0.1, 0.3))
+PESG_RATES: tuple[Setting, ...] = (
+    {"learning_rate": 0.03, "mode": "sgd"},
+    {"learning_rate": 0.1, "mode": "sgd"},
+    {"learning_rate": 0.003, "mode": "adam"},
+    {"learning_rate": 0.01, "mode": "adam"},
+)
 BOOSTING: tuple[Setting, ...] = (
     {"learning_rate": 0.1, "num_leaves": 31},
     {"learning_rate": 0.03, "num_leaves": 31},
@@ -151,7 +156,7 @@ def _libauc(setting: Setting, batch_size: int, share: float, seeds: int) -> Trai
 
     def optimizer(stack: nn.Module) -> Optimizer:
         made: Optimizer = import_module("libauc.optimizers").PESG(
-            stack.parameters(), loss_fn=loss, lr=setting["learning_rate"], weight_decay=1e-4, verbose=False
+            stack.parameters(), loss_fn=loss, lr=setting["learning_rate"], mode=setting["mode"], verbose=False
         )
         return made
 
