@@ -228,6 +228,16 @@ def test_one_seed_one_epoch_and_no_finite_threshold_still_make_a_page() -> None:
     assert "inf" not in text
 
 
+def test_figures_of_the_training_are_those_of_what_was_recorded() -> None:
+    def figures(history: dict[str, list[float]]) -> list[str]:
+        trainings = [replace(each, history=history) for each in report().trainings]
+        return re.findall(r'<figure id="history-(\w+)">', render(report(trainings=trainings)))
+
+    assert figures({"measure": [0.5], "surrogate": [1.0], "gap": [0.5]}) == ["measure", "surrogate", "gap"]
+    assert figures({"measure": [0.5], "violation": [0.1]}) == ["measure", "violation"]
+    assert figures({}) == []
+
+
 def test_the_seed_of_the_stored_model_is_shown_first() -> None:
     assert page_data(report())["shown"] == 0
     assert page_data(report(shown_seed=1))["shown"] == 1

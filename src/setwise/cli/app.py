@@ -78,7 +78,7 @@ def _common(
 
 @app.command()
 def train(
-    source: Annotated[str | None, typer.Argument(metavar="DATA", help="The same as --data.")] = None,
+    source: Annotated[str | None, typer.Argument(metavar="DATA", help="Your table; the same as --data.")] = None,
     *,
     measure: Annotated[
         str | None, typer.Option(help='Measure to train for, such as "precision@recall>=0.9". [default: auc]')

@@ -136,6 +136,7 @@
 
   function drawHistory(key, title, y) {
     const host = byId(`history-${key}`);
+    if (!host) return;
     const values = data.trainings.flatMap((each) => each.history[key] || []).filter(Number.isFinite);
     if (values.length === 0) { host.replaceChildren(); return; }
     const length = Math.max(...data.trainings.map((each) => (each.history[key] || []).length));
@@ -260,6 +261,7 @@
     drawHistory("measure", "Measure", data.measure);
     drawHistory("surrogate", "Surrogate", "Surrogate loss");
     drawHistory("gap", "Gap", "Surrogate − (1 − measure)");
+    drawHistory("violation", "Constraints", "Worst violation");
     [0, 1].forEach(drawScores);
     showThreshold();
   }

@@ -15,6 +15,14 @@ from setwise.report.data import page_data
 if TYPE_CHECKING:
     from setwise.metrics import Interval
 
+# What a training records after each epoch, and what the page says about it.
+HISTORIES = {
+    "measure": "",
+    "surrogate": "the surrogate loss",
+    "gap": "the gap between the surrogate and one minus the measure",
+    "violation": "by how much the best threshold misses the constraints",
+}
+
 
 def write_report(report: Report, path: str | Path) -> Path:
     """Write the page and return its path.
@@ -163,11 +171,15 @@ def _matrix(method: int, title: str) -> str:
 
 
 def _training(report: Report) -> str:
-    title = html.escape(report.trained_row().title)
-    figures = "".join(f'<figure id="history-{name}"></figure>' for name in ("measure", "surrogate", "gap"))
+    """Figures for what the trainings have recorded: trees have no surrogate, and few runs have constraints."""
+    names = [name for name in HISTORIES if any(each.history.get(name) for each in report.trainings)]
+    if not names:
+        return ""
+    said = HISTORIES | {"measure": html.escape(report.trained_row().title)}
+    listed = "; ".join(said[name] for name in names)
+    figures = "".join(f'<figure id="history-{name}"></figure>' for name in names)
     return f"""<h2>Training</h2>
-<p>On the whole validation set after each epoch: {title}, the surrogate loss, and the gap between the surrogate and one
-minus the measure. Thick: the seed that is shown. Thin: the others.</p>
+<p>On the whole validation set after each epoch: {listed}. Thick: the seed that is shown. Thin: the others.</p>
 {_legend(report)}
 <div class="figures">{figures}</div>"""
 
