@@ -10,9 +10,10 @@ work and copies, not the waiting) and wall times (which grow where there are few
 The cost model of a gathering loss on W ranks:
 
     bytes received a step   16 W + W B ceil(n / W),    B = 5 a row (score 4, label 1), 9 with weights
-    seconds                 latency(W) + bytes / rate(W) + kernel(n)
+    seconds                 latency(W) + bytes / rate(W) + local(n)
 
-latency and rate are fitted on a small and a large set, kernel(n) is the local loss, and the set between is predicted.
+latency and rate come from the exchange alone, on a small and a large set; local(n) is the loss on one process. The loss
+of the set between is predicted from them.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from torch import Tensor
 from torch.multiprocessing.spawn import start_processes
 
 from setwise import AUCLoss, FBetaLoss
+from setwise.distributed import active
 from setwise.lagrangian import ShardedMultipliers
 
 SIZE = 65_536
@@ -71,6 +73,13 @@ def resident_megabytes() -> float:
     return next(int(line.split()[1]) for line in status.read_text().splitlines() if line.startswith("VmRSS:")) / 1024
 
 
+def exchange(scores: Tensor, labels: Tensor) -> Tensor:
+    """What a gathering loss sends, and a gradient of it."""
+    ranks = active(None)
+    whole: Tensor = scores if ranks is None else ranks.gather(lambda: (scores, labels, None), scores)[0]
+    return whole.view(-1)[0]
+
+
 def losses(rank: int, world: int, repetitions: int) -> dict[str, Any]:
     """One rank's times."""
     found: dict[str, Any] = {"world": world, "rank": rank}
@@ -78,8 +87,8 @@ def losses(rank: int, world: int, repetitions: int) -> dict[str, Any]:
         part = n // world
         whole: list[tuple[Loss, int]] = [(AUCLoss(), part), (FBetaLoss(), part)]
         local: list[tuple[Loss, int]] = [(AUCLoss(group=False), n), (FBetaLoss(group=False), n)]
-        names = (f"auc_{n}", f"f1_{n}", f"auc_local_{n}", f"f1_local_{n}")
-        found |= zip(names, medians(whole + local, repetitions), strict=True)
+        names = (f"auc_{n}", f"f1_{n}", f"auc_local_{n}", f"f1_local_{n}", f"exchange_{n}")
+        found |= zip(names, medians([*whole, *local, (exchange, part)], repetitions), strict=True)
     return found
 
 
@@ -134,17 +143,17 @@ def table_of_losses(repetitions: int) -> dict[str, Any]:
             (cpu, wall), (cpu0, wall0) = run[f"{name}_{SIZE}"], run[f"{name}_local_{SIZE}"]
             numbers = (cpu0, cpu, cpu / cpu0, wall0, wall, wall / wall0)
             print(f"{name:>5} {world:>6} " + " ".join(f"{number:>10.2f}" for number in numbers))
-    print("\ncost model of AUC: CPU ms beyond the local loss")
+    print("\ncost model of AUC, CPU ms; predicted = latency + bytes / rate + local")
     print(f"{'ranks':>6} {'bytes a step':>13} {'latency ms':>11} {'MB/ms':>6} {'predicted':>10} {'measured':>9}")
     for world in WORLDS[1:]:
         run = runs[world]
-        extra = [run[f"auc_{n}"][0] - run[f"auc_local_{n}"][0] for n in (*FITTED, SIZE)]
-        size = [16 * world + world * ROW * -(-n // world) for n in (*FITTED, SIZE)]
-        slope = max((extra[1] - extra[0]) / (size[1] - size[0]), 0.0)
-        latency = extra[0] - slope * size[0]
-        rate = 1e-6 / slope if slope else float("inf")
-        predicted = latency + slope * size[2]
-        print(f"{world:>6} {size[2]:>13} {latency:>11.2f} {rate:>6.2f} {predicted:>10.2f} {extra[2]:>9.2f}")
+        small, large, here = (16 * world + world * ROW * -(-n // world) for n in (*FITTED, SIZE))
+        first, last = (run[f"exchange_{n}"][0] for n in FITTED)
+        slope = max((last - first) / (large - small), 1e-12)
+        latency = first - slope * small
+        predicted = latency + slope * here + run[f"auc_local_{SIZE}"][0]
+        shown = f"{latency:>11.2f} {1e-6 / slope:>6.2f} {predicted:>10.2f} {run[f'auc_{SIZE}'][0]:>9.2f}"
+        print(f"{world:>6} {here:>13} {shown}")
     return {str(world): run for world, run in runs.items()}
 
 
