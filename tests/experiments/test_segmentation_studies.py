@@ -275,6 +275,8 @@ class TestIoUStudy:
         assert len(set(values.values())) == 4
         heavy = camvid_iou.make_loss("ours", {"share": 0.9}, train)
         assert 0.0 < float(heavy(logits, labels)) != values["ours"]
+        weighted = camvid_iou.make_loss("ours", {"share": 0.5, "power": 1.0}, train)
+        assert float(weighted(logits, labels)) != values["ours"]
 
     def test_shares_of_the_classes(self) -> None:
         found = camvid_iou.class_shares(scenes(4, 0))

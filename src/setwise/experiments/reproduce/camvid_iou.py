@@ -59,23 +59,23 @@ def make_loss(method: str, setting: Setting, train: Scenes) -> nn.Module:
 
     Args:
         method: One of the titles' keys.
-        setting: ``power`` of weighted cross-entropy, ``gamma`` of focal loss, ``share`` of the IoU in ours with
-            ``counting`` over the batch or by image, and ``warm_up``, the share of the training before it sets in.
+        setting: ``power`` of the weights of cross-entropy, in ours too; ``gamma`` of focal loss; ``share`` of the IoU
+            in ours with ``counting`` over the batch or by image, and ``warm_up``, the share of the training before it
+            sets in.
         train: The training set.
     """
     one_of("method", method, TITLES)
     ignore = train.ignore_index
     if method == "focal":
         return PixelFocalLoss(float(setting["gamma"]), ignore)
-    if method == "weighted":
-        weights = class_weights(train.labels, train.classes, ignore, float(setting["power"]))
-        return nn.CrossEntropyLoss(weights, ignore_index=ignore)
-    plain = nn.CrossEntropyLoss(ignore_index=ignore)
-    if method == BASELINE:
-        return plain
+    power = 0.0 if method == BASELINE else float(setting.get("power", 0.0))
+    weights = class_weights(train.labels, train.classes, ignore, power) if power else None
+    pixels = nn.CrossEntropyLoss(weights, ignore_index=ignore)
+    if method != "ours":
+        return pixels
     counting, start, share = setting.get("counting", "batch"), float(setting.get("warm_up", 0.0)), setting["share"]
     measure = JaccardLoss(average="macro", surrogate="sigmoid", ignore_index=ignore, counting=str(counting))
-    return Blend(plain, measure, warm_up(start, to=float(share)) if start else float(share))
+    return Blend(pixels, measure, warm_up(start, to=float(share)) if start else float(share))
 
 
 @dataclass(frozen=True)
