@@ -252,6 +252,7 @@ class TestIoUStudy:
         text = (tmp_path / "table.md").read_text()
         assert "Difference from cross-entropy, paired by seed" in text
         assert "share 0.5" in text
+        assert "What ours has more than others" in text
         assert (tmp_path / "panels.png").is_file()
         assert plan.headline(records).startswith("IoU of rare classes, ours against cross-entropy")
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -264,7 +265,8 @@ class TestTraining:
             judge=lambda *_: 0.0,
             on_epoch=lambda epochs, _: told.append(epochs),
         )
-        assert told == [2, 4, 5]
+        assert told == protocol.judged_epochs() == [2, 4, 5]
+        assert replace(protocol, epochs=4).judged_epochs() == [2, 4]
 
     def test_crops_show_image_and_labels_at_the_same_place(self) -> None:
         seen: list[tuple[Tensor, Tensor]] = []

@@ -254,6 +254,13 @@ class IoUStudy(Study):
                 changes.append([TITLES[method], *map(change_text, found)])
         if changes:
             parts += ["### Difference from cross-entropy, paired by seed", grid(["Method", *columns.values()], changes)]
+        more = [
+            [TITLES[method], *(change_text(_change(final["ours"], runs, column)) for column in columns)]
+            for method, runs in final.items()
+            if "ours" in final and method not in ("ours", BASELINE)
+        ]
+        if more:
+            parts += ["### What ours has more than others, paired by seed", grid(["Method", *columns.values()], more)]
         tried = [record for record in records if record["setting"] != BEST]
         if tried:
             rows = [
@@ -283,7 +290,8 @@ class IoUStudy(Study):
         histories = {
             TITLES[method]: np.mean([run["history"] for run in runs.values()], axis=0) for method, runs in final.items()
         }
-        curves(histories, out / "table.png", "validation IoU of the rare classes, not shifted")
+        title = "validation IoU of the rare classes, not shifted"
+        curves(histories, out / "table.png", title, epochs=self.protocol.judged_epochs())
         masks = {}
         for method, runs in final.items():
             key = runs[0].get("files_of", "") if 0 in runs else ""

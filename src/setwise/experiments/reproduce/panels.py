@@ -32,19 +32,23 @@ def new_figure(width: float, height: float) -> Figure:
     return figure
 
 
-def curves(named: Mapping[str, NDArray[np.float64]], path: Path, title: str) -> None:
+def curves(
+    named: Mapping[str, NDArray[np.float64]], path: Path, title: str, *, epochs: Sequence[int] | None = None
+) -> None:
     """One line per name over the epochs.
 
     Args:
         named: Judgements by name; may be empty.
         path: Where the PNG goes.
         title: Of the vertical axis.
+        epochs: After which the judgements were; by default after each.
     """
     with extra("matplotlib", "experiments").rc_context(STYLE):
         figure = new_figure(7.5, 4.2)
         axes = figure.subplots()
         for k, (name, values) in enumerate(named.items()):
-            axes.plot(range(1, len(values) + 1), values, label=name, color=f"C{k % 10}", linewidth=1.2)
+            places = range(1, len(values) + 1) if epochs is None else epochs
+            axes.plot(places, values, label=name, color=f"C{k % 10}", linewidth=1.2)
         axes.set(xlabel="epoch", ylabel=title)
         if named:
             figure.legend(loc="outside lower center", ncols=2, fontsize=7)

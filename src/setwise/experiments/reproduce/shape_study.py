@@ -272,7 +272,8 @@ class ShapeStudy(Study):
     def draw(self, records: Sequence[Record], out: Path) -> None:
         """``table.png``: judgements over the epochs; ``panels.png``: images, masks and truth of the first seed."""
         found = groups(records, self.thresholds)
-        curves({group.title(): group.history() for group in found}, out / "table.png", "validation IoU")
+        named = {group.title(): group.history() for group in found}
+        curves(named, out / "table.png", "validation IoU", epochs=self.protocol.judged_epochs())
         first = [g for g in found if (g.data, g.schedule) == (found[0].data, found[0].schedule)]
         masks: dict[str, NDArray[np.uint8]] = {}
         for group in first:

@@ -62,6 +62,11 @@ class Protocol:
             is_count(name, getattr(self, name))
         in_range("rate", self.rate, 0, open_low=True, open_high=True)
 
+    def judged_epochs(self) -> list[int]:
+        """The epochs after which the network is judged."""
+        found = range(self.judge_every, self.epochs + 1, self.judge_every)
+        return [*found, *([] if self.epochs in found else [self.epochs])]
+
 
 @dataclass(frozen=True)
 class Fitted:
@@ -146,7 +151,7 @@ def fit(
     steps = math.ceil(len(train) / protocol.batch_size)
     optimizer = torch.optim.Adam([*network.parameters(), *objective.extra_parameters()], lr=protocol.rate)
     schedule = _schedule(optimizer, protocol, steps)
-    position = _Position()
+    position, judged = _Position(), protocol.judged_epochs()
     parts: dict[str, Any] = {"network": network, "optimizer": optimizer, "schedule": schedule, "position": position}
     parts |= {"objective": objective}
     ascent = getattr(objective, "ascent", None)
@@ -170,7 +175,7 @@ def fit(
             position.times.append(_clock(device) - begin)
         objective.epoch_end()
         position.epochs = epoch + 1
-        if position.epochs % protocol.judge_every == 0 or position.epochs == protocol.epochs:
+        if position.epochs in judged:
             position.history.append(judge(network, mean, spread))
             if on_epoch is not None:
                 on_epoch(position.epochs, position.history[-1])
