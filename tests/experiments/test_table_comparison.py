@@ -253,6 +253,14 @@ def test_weights_change_the_training(
         assert first["history"]["loss"] != second["history"]["loss"]
 
 
+def test_epochs_are_judged_at_the_threshold_that_would_be_chosen(settings: ComparisonSettings, tmp_path: Path) -> None:
+    results = compare(replace(settings, measure="f1", seeds=1), tmp_path / "out")
+    for run in results.runs:
+        scores = RunFolder(tmp_path / "out").scores(0, run["method"])
+        found = metrics.fbeta(scores["validation_scores"], scores["validation_labels"], threshold=run["threshold"])
+        assert max(run["history"]["measure"]) == pytest.approx(found)
+
+
 @pytest.mark.parametrize(
     ("size", "epochs", "patience"), [(100, 60, 20), (10_000, 32, 10), (27_000, 12, 6), (10**6, 12, 6)]
 )

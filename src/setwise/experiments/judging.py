@@ -295,8 +295,9 @@ def _judged(results: Results, measure: Measure) -> list[str]:
         f"""For each seed both methods have the same training, validation and test sets, the same model with the same
             start, and the same {settings.epochs} {_round_name(settings)}s at most.""",
         share,
-        f"""After each {_round_name(settings)} {measure.title} is computed on the whole validation set. The best is
-            kept, and training stops after {settings.patience} without a better one, for both methods alike.""",
+        f"""After each {_round_name(settings)} {measure.title} is computed on the whole validation
+            set{", at the best threshold there" if measure.at_threshold else ""}. The best is kept, and training stops
+            after {settings.patience} without a better one, for both methods alike.""",
         f"""The model of the {measure.title} loss minimizes {blend}.""",
         batches if settings.model == "network" else "Each tree is grown on the whole training set at once.",
         f"""The threshold for decisions maximizes {measure.maximize_threshold} on the validation

@@ -19,12 +19,14 @@ import torch
 from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
 
+from setwise import metrics
 from setwise._checks import InputError
 from setwise.experiments.constraints import Constraints
 from setwise.experiments.problem import Draw
 from setwise.experiments.scoring import Fit, score, seed_epoch, shuffled
 from setwise.lagrangian import ConstrainedObjective
 from setwise.lagrangian._report import Scored
+from setwise.lagrangian.thresholds import TOLERANCE
 from setwise.training import Blend, Checkpoint, Recipe
 from setwise.training._call import call_loss
 
@@ -189,21 +191,32 @@ class _Trainer:
         with nullcontext() if self.average is None else self.average.applied(self.network):
             scores = score(self.network, inputs)
             self._check(scores)
-            measure = self.course.recipe.parsed_measure()
+            part = Scored(scores, labels.long(), self.course.constraints.columns(beside.groups), beside.weight)
+            value, violation = self._judge(part)
             weighted: dict[str, Any] = {} if beside.weight is None else {"weight": beside.weight}
-            value = float(measure.metric(scores, labels, **weighted))
             with torch.no_grad():
                 surrogate = float(self.surrogate(scores, labels, **weighted))
             values = {"loss": loss, "measure": value, "surrogate": surrogate, "gap": surrogate - (1 - value)}
             selected = value
-            if self.course.constraints:
-                part = Scored(scores, labels.long(), self.course.constraints.columns(beside.groups), beside.weight)
-                rule = measure.maximize_threshold, measure.subject_to
-                _, feasible, violation = self.course.constraints.threshold(part, *rule)
+            if violation is not None:
                 values["violation"] = violation
                 # Any epoch that has a threshold within the bounds is better than any that has none.
-                selected = value if feasible else -2.0 - violation
+                selected = value if violation <= TOLERANCE else -2.0 - violation
             self.record.add(values, selected, self._weights)
+
+    def _judge(self, part: Scored) -> tuple[float, float | None]:
+        """The measure, where it needs a threshold at the one that would be chosen, and the worst violation there."""
+        measure, constraints = self.course.recipe.parsed_measure(), self.course.constraints
+        rule = measure.maximize_threshold, measure.subject_to
+        threshold, violation = 0.0, None
+        if constraints:
+            threshold, _, violation = constraints.threshold(part, *rule)
+        elif measure.at_threshold:
+            threshold = metrics.choose_threshold(
+                part.scores, part.labels, maximize=rule[0], subject_to=rule[1], weight=part.weight
+            ).threshold
+        options: dict[str, Any] = {"threshold": threshold} if measure.at_threshold else {}
+        return float(measure.metric(part.scores, part.labels, weight=part.weight, **options)), violation
 
     def _check(self, scores: Tensor) -> None:
         if not bool(torch.isfinite(scores).all()):
