@@ -14,6 +14,7 @@ from setwise import InputError
 from setwise.lagrangian import (
     ConstrainedObjective,
     DualAscent,
+    EqualQuality,
     ExampleMultipliers,
     ShardedMultipliers,
     SMeasure,
@@ -108,6 +109,34 @@ def objectives_under_constraints() -> None:
         assert len(set(everywhere(loss.threshold))) == 1
 
 
+def train_alike(form: str, *, alone: bool) -> tuple[nn.Module, EqualQuality]:
+    x, labels = data()
+    group = (x[:, 1] > 0).long()
+    torch.manual_seed(1)
+    model: nn.Module = nn.Linear(3, 2)
+    model = model if alone else DistributedDataParallel(model)
+    quality = EqualQuality(2, form=form, warm_up=0, ranks=False if alone else None)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for number, index in enumerate(batches()):
+        rows = index if alone else index[own_rows("uneven" if number % 2 else "a rank without rows", len(index))]
+        optimizer.zero_grad()
+        quality(model(x[rows]), group[rows], labels=labels[rows]).backward()
+        optimizer.step()
+        if number % 2:
+            quality.step()
+    held_out = slice(None) if alone else own_rows("uneven", N)
+    quality.step((x[:, 2] > 0)[held_out], group[held_out])
+    return model, quality
+
+
+def groups_that_are_served_alike() -> None:
+    for form in ("constraint", "worst", "max"):
+        model, quality = train_alike(form, alone=False)
+        expected_model, expected = train_alike(form, alone=True)
+        same(quality, expected)
+        same(model, expected_model)
+
+
 def multipliers_kept_by_their_owners() -> None:
     rank, world = dist.get_rank(), dist.get_world_size()
     for columns in (None, 2):
@@ -165,6 +194,7 @@ def test_duals_are_those_of_one_process(tmp_path: Path) -> None:
         terms_over_the_data_set,
         a_term_without_gradients_stays_in_step,
         objectives_under_constraints,
+        groups_that_are_served_alike,
         multipliers_kept_by_their_owners,
         what_has_no_owner_is_refused,
     ]

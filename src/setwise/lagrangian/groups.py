@@ -48,6 +48,7 @@ from torch.nn import functional as F
 
 from setwise import _checks
 from setwise._checks import InputError
+from setwise.distributed import Group, active, check_group
 from setwise.lagrangian._cells import cell_sums
 from setwise.lagrangian._columns import group_codes
 from setwise.lagrangian.duals import Multipliers
@@ -76,6 +77,8 @@ class EqualQuality(nn.Module):
         damping: How far it does so at once, for as long as it lasts (``"constraint"``).
         cap: Weights stay within [1 / cap, cap].
         warm_up: The first so many steps move nothing: at the start groups differ because one is learnt sooner.
+        ranks: Over which ranks a batch is spread, as the losses' ``group`` (:mod:`setwise.distributed`): losses, errors
+            and groups are then gathered, here and in :meth:`step`, and all ranks weigh alike.
 
     Attributes:
         duals: The multipliers lambda, or the logarithms a, one for each group.
@@ -98,8 +101,11 @@ class EqualQuality(nn.Module):
         damping: float = 1.0,
         cap: float = 4.0,
         warm_up: int = 3,
+        ranks: Group = None,
     ) -> None:
         super().__init__()
+        check_group(ranks)
+        self.ranks = ranks
         _checks.is_count("num_groups", num_groups, 2)
         _checks.in_range("tolerance", tolerance, 0.0)
         _checks.one_of("form", form, FORMS)
@@ -150,8 +156,15 @@ class EqualQuality(nn.Module):
         _checks.same_shape("group", group, "the losses", input)
         codes = group_codes("group", group, self.num_groups)
         loss = wide(input)
+        errors = loss.detach() if error is None else error
+        _checks.is_tensor("error", errors)
+        if errors.shape != codes.shape:
+            raise InputError(f"Expected `error` to be one per example, {len(codes)}, but got {tuple(errors.shape)}.")
+        ranks = active(self.ranks)
+        if ranks is not None:
+            loss, errors, codes = ranks.rows(lambda: (loss, errors, codes), loss)
         if self.training and torch.is_grad_enabled():
-            self._observe(loss if error is None else error, codes)
+            self._observe(errors, codes)
             self.shares += cell_sums(torch.ones_like(loss, dtype=torch.float64), codes, self.num_groups)
         if self.form == "max":
             present = cell_sums(torch.ones_like(loss), codes, self.num_groups)
@@ -190,7 +203,11 @@ class EqualQuality(nn.Module):
             _checks.all_finite("error", error)
             self.sums.zero_()
             self.counts.zero_()
-            self._observe(error.reshape(-1), group_codes("group", group, self.num_groups))
+            error, codes = error.reshape(-1), group_codes("group", group, self.num_groups)
+            ranks = active(self.ranks, always=True)
+            if ranks is not None:
+                error, codes = ranks.rows(lambda: (error, codes), error)
+            self._observe(error, codes)
         seen = self.counts > 0
         self.errors.copy_(torch.where(seen, self.sums / self.counts.clamp(min=1e-300), self.errors))
         self.sums.zero_()
@@ -216,9 +233,6 @@ class EqualQuality(nn.Module):
 
     @torch.no_grad()
     def _observe(self, error: Tensor, codes: Tensor) -> None:
-        _checks.is_tensor("error", error)
-        if error.shape != codes.shape:
-            raise InputError(f"Expected `error` to be one per example, {len(codes)}, but got {tuple(error.shape)}.")
         self.sums += cell_sums(error.detach().double(), codes, self.num_groups)
         self.counts += cell_sums(torch.ones_like(error, dtype=torch.float64), codes, self.num_groups)
 

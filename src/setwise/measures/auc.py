@@ -225,6 +225,7 @@ def _loss(
     found = one_set(input, target, weight, check_values=check_values, group=group, look_first=False)
     loss, total = pair_loss(*found, terms, mean=mean)
     # A score that is not finite cannot give a finite value, so a finite value needs no further pass over the scores.
-    if check_values and _checks.values_are_readable() and (total == 0 or not math.isfinite(loss.item())):
+    readable = isinstance(total, float) or _checks.values_are_readable()
+    if check_values and readable and (total == 0 or not math.isfinite(loss.item())):
         _checks.all_finite("input", input)
     return loss, total

@@ -252,6 +252,7 @@ def _loss(
     chosen = selected_weight(scores, positive, weight, negatives_share=part[0], positives_share=1 - part[1])
     loss, total = pair_loss(scores, positive, chosen, terms, mean=True)
     # A score that is not finite cannot give a finite value, so a finite value needs no further pass over the scores.
-    if check_values and _checks.values_are_readable() and (total == 0 or not math.isfinite(loss.item())):
+    readable = isinstance(total, float) or _checks.values_are_readable()
+    if check_values and readable and (total == 0 or not math.isfinite(loss.item())):
         _checks.all_finite("input", input)
     return loss, total
