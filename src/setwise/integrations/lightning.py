@@ -1,6 +1,7 @@
-"""Lightning: a module that trains any network on any loss and watches a measure, and a callback for dual ascent.
+"""Lightning: a module that trains any network on any loss and watches a measure; callbacks and a mix-in for your own.
 
-After each epoch the module logs
+:class:`MeasureMixin` and :class:`MeasureCallback` log measures of the whole validation set for any module,
+:class:`DualAscentCallback` moves multipliers. :class:`MeasureModule` is a complete module; after each epoch it logs
 
 - ``train_loss``: mean of the training loss over the epoch's batches,
 - ``val_surrogate``: the measure's surrogate loss l(s) on the whole validation set,
@@ -31,6 +32,9 @@ from setwise.measures import Measure, parse
 extra("lightning.pytorch", "lightning")  # says which extra to install where it is missing
 from lightning.pytorch import Callback, LightningModule, Trainer  # noqa: E402
 
+from setwise.integrations._watching import MeasureCallback, MeasureMixin  # noqa: E402
+
+__all__ = ["SCHEDULES", "DualAscentCallback", "MeasureCallback", "MeasureMixin", "MeasureModule"]
 SCHEDULES = ("constant", "cosine", "one_cycle")
 
 
