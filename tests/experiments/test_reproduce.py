@@ -408,6 +408,7 @@ def test_a_method_whose_package_is_missing_is_left_out(
     monkeypatch.setitem(plan.table.methods, "aucm_pesg", replace(method, needs="no_such_package"))
     assert not installed(plan.table.methods["aucm_pesg"])
     assert "aucm_pesg" not in {m.key for _, m in plan.rows()}
+    assert "aucm_pesg" in {m.key for _, m in plan.rows([record_of("aucm_pesg", 80.0, 0, 0.5)])}, "run elsewhere"
     assert "LibAUC AUCM + PESG was left out: `no_such_package` is not installed." in markdown(plan, records)
 
 

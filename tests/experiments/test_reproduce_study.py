@@ -147,6 +147,18 @@ def test_the_page_says_what_is_missing_and_where_it_is_from(tmp_path: Path) -> N
     assert (whole.headline(records), whole.headline([])) == ("4 means", "")
 
 
+def test_what_was_run_elsewhere_is_shown_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(Draws, "package", lambda *_: None)
+        assert len(plan().run(tmp_path, Watch())) == 6
+    stored = RunLog(tmp_path / "runs.jsonl").records()
+    here = plan()
+    assert here.counts(stored) == (6, 6)
+    assert len(here.finished(stored)) == 6
+    assert "left out" not in here.markdown(here.finished(stored))
+    assert here.counts({}) == (0, 4)
+
+
 def test_what_a_study_refuses() -> None:
     assert Draws.from_dict({"methods": ["plain"], "size": 3}) == Draws(methods=("plain",), size=3)
     with pytest.raises(InputError, match=r"Expected settings among .*, but got `colour`"):

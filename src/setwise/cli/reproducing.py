@@ -65,7 +65,7 @@ def show_list(out: Path) -> None:
             shown.add_row(*map(Text, _row(each, preset, out, present)))
     console().print(shown)
     for each in found:
-        console().print(f"{each.name}: {each.title}. {each.source}.", markup=False)
+        console().print(f"{each.name}: {each.title}. {each.source.rstrip('.')}.", markup=False)
 
 
 def _row(each: Entry, preset: str, out: Path, present: dict[str, bool]) -> tuple[str, ...]:

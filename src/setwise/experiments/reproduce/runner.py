@@ -12,7 +12,7 @@ import json
 import math
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -83,10 +83,12 @@ class Plan:
         parts = [FORMAT, self.entry.name, asdict(cell), self.preset.of_a_cell(cell.data), method.settings]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
-    def rows(self) -> list[tuple[str, Method]]:
-        """Data sets with the methods that are wanted on them and installed."""
+    def rows(self, records: Iterable[Mapping[str, Any]] = ()) -> list[tuple[str, Method]]:
+        """Data sets with the methods that are wanted on them and installed, or that have been run elsewhere."""
         found = dict.fromkeys((cell.data, cell.method) for cell in self._wanted())
-        return [(data, self.table.methods[key]) for data, key in found if installed(self.table.methods[key])]
+        done = {(record["data"], record["method"]) for record in records}
+        methods = self.table.methods
+        return [(data, methods[key]) for data, key in found if installed(methods[key]) or (data, key) in done]
 
     def tuning(self, data: str, method: Method) -> list[Cell]:
         """The cells by which the rate of a method is chosen on a data set; none where there is only one rate."""
@@ -110,7 +112,7 @@ class Plan:
     def finished(self, records: Records) -> list[Mapping[str, Any]]:
         """Records of the table's cells that are done."""
         found = []
-        for data, method in self.rows():
+        for data, method in self.rows(records.values()):
             rate = self.rate(data, method, records)
             if rate is not None:
                 keys = (self.key(cell) for cell in self.final(data, method, rate))
@@ -120,7 +122,7 @@ class Plan:
     def counts(self, records: Records) -> tuple[int, int]:
         """Trainings done, and trainings in all; a cell that was tuned on counts once."""
         done = total = 0
-        for data, method in self.rows():
+        for data, method in self.rows(records.values()):
             tuning, rate = self.tuning(data, method), self.rate(data, method, records)
             final = self.final(data, method, method.rates(self.preset)[0] if rate is None else rate)
             cells = {*tuning, *final}

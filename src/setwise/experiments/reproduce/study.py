@@ -189,19 +189,20 @@ class StudyPlan:
                 found.setdefault(self.key(each), each)
         return list(found.values())
 
-    def missing(self) -> list[str]:
-        """Packages without which cells that are asked for are left out."""
-        needed = (self.study.package(cell) for cell in self._asked())
+    def missing(self, records: Sequence[Record] = ()) -> list[str]:
+        """Packages without which cells that are asked for, and were not run elsewhere, are left out."""
+        done = {record["key"] for record in records}
+        needed = (self.study.package(cell) for cell in self._asked() if self.key(cell) not in done)
         return sorted({name for name in needed if name is not None and not _installed(name)})
 
     def counts(self, records: Mapping[str, Record]) -> tuple[int, int]:
-        """Cells done, and in all."""
-        keys = [self.key(cell) for cell in self.order()]
+        """Cells done, and in all; one that cannot be run here counts where it was run elsewhere."""
+        keys = {self.key(cell) for cell in self.order()} | {record["key"] for record in self.finished(records)}
         return sum(key in records for key in keys), len(keys)
 
     def finished(self, records: Mapping[str, Record]) -> list[Record]:
         """Records of the cells that are asked for and done, in the order of the cells."""
-        return [records[key] for key in map(self.key, self.wanted()) if key in records]
+        return [records[key] for key in map(self.key, self._asked()) if key in records]
 
     def command(self, cell: Cell) -> str:
         """The command that runs this cell again."""
@@ -254,10 +255,11 @@ class StudyPlan:
             f"# {self.entry.name}, {self.preset_name} preset",
             f"{self.entry.title}. {self.entry.source.rstrip('.')}.",
         ]
-        if len(records) < len(self.wanted()):
-            parts.append(f"**Not finished: {len(records)} of {len(self.wanted())} runs.**")
+        total = len({self.key(cell) for cell in self.wanted()} | {record["key"] for record in records})
+        if len(records) < total:
+            parts.append(f"**Not finished: {len(records)} of {total} runs.**")
         parts += [self.study.markdown(records)] if records else []
-        parts += [f"- Cells that need `{name}` were left out: it is not installed." for name in self.missing()]
+        parts += [f"- Cells that need `{name}` were left out: it is not installed." for name in self.missing(records)]
         return "\n\n".join(part for part in (*parts, self._provenance(records)) if part) + "\n"
 
     def write(self, records: Sequence[Record], out: Path) -> None:

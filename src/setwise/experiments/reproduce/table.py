@@ -98,7 +98,7 @@ def markdown(plan: Plan, records: Sequence[Record]) -> str:
     found, table = lines(plan, records), plan.table
     parts = [f"# {plan.entry.name}, {plan.preset_name} preset", f"{plan.entry.title}. {plan.entry.source}."]
     parts.append(f"Columns: {plan.table.task.level}, in percent.")
-    done, total = len(records), sum(len(plan.final(d, m, 1.0)) for d, m in plan.rows())
+    done, total = len(records), sum(len(plan.final(d, m, 1.0)) for d, m in plan.rows(records))
     if done < total:
         parts.append(f"**Not finished: {done} of {total} runs of the table.**")
     for data in dict.fromkeys(line.data for line in found):
@@ -210,7 +210,8 @@ def _published(plan: Plan) -> str:
 def _missing(plan: Plan, records: Sequence[Record]) -> str:
     """Methods that could not be run here, and runs that diverged."""
     wanted = dict.fromkeys(key for part in plan.preset.parts for key in part.methods)
-    absent = [plan.table.methods[key] for key in wanted if not installed(plan.table.methods[key])]
+    done = {r["method"] for r in records}  # here, or where it is installed
+    absent = [plan.table.methods[key] for key in wanted if not (key in done or installed(plan.table.methods[key]))]
     said = [f"{method.title} was left out: `{method.needs}` is not installed." for method in absent]
     failed = [r for r in records if r.get("failed")]
     said += [f"{plan.table.methods[r['method']].title} diverged at {r['level']:g} %, seed {r['seed']}." for r in failed]
