@@ -139,7 +139,8 @@ def test_a_split_column_is_kept_to_and_completed(settings: ComparisonSettings, c
         ({"group": ("sax",)}, r"`group` to be a column.*did you mean 'sex'"),
         ({"drop": ("when", "c")}, r"`drop` to be a column"),
         ({"drop": ("fraud",)}, r"`drop` to be another column than the target"),
-        ({"drop": ()}, r"column 'when'.*dates.*--drop"),
+        ({"drop": ("part",)}, r"column 'when'.*dates.*--drop"),
+        ({"drop": ("when",)}, r"column 'part', which says train and test, to be named by --split or --drop"),
         ({"constraints": ("recall[group=sax]>=0.8",)}, r"`constraint` to be a column"),
         (
             {"constraints": ("recall[sex=Other]>=0.8",)},

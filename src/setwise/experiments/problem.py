@@ -164,6 +164,10 @@ def _load_table(settings: ComparisonSettings) -> Problem:
             _check_column(argument, name, table)
     apart = {settings.weight, settings.split, *settings.drop}
     table = replace(table, features=tuple(name for name in table.features if name not in apart))
+    for name in table.features:
+        words = {cell.casefold() for cell in set(table.cells[name])}
+        if {"train", "test"} <= words <= _SPELLINGS.keys():  # an input like this is a slip nobody would notice
+            raise InputError(f"Expected column {name!r}, which says train and test, to be named by --split or --drop.")
     by_name = {no_blanks(name): name for name in names}
     wanted = dict.fromkeys(settings.group)
     for column in group_columns(settings.constraints):
