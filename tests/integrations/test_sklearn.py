@@ -10,9 +10,10 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.decomposition import PCA
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.metrics import precision_score, recall_score
-from sklearn.model_selection import train_test_split
+from sklearn.model_selection import cross_val_score, train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -50,6 +51,13 @@ def test_it_clones_and_asks_to_be_fitted() -> None:
     assert clone(chosen).get_params(deep=False)["subject_to"] == ["recall>=0.5"]
     with pytest.raises(NotFittedError):
         ThresholdClassifier(LogisticRegression()).fit(X_HELD, Y_HELD)
+
+
+def test_a_frozen_classifier_can_be_cross_validated() -> None:
+    fitted = FrozenEstimator(LogisticRegression().fit(X_TRAIN, Y_TRAIN))
+    chosen = ThresholdClassifier(fitted, maximize="accuracy")
+    assert cross_val_score(chosen, X_HELD, Y_HELD, cv=3).min() > 0.9
+    assert chosen.fit(X_HELD, Y_HELD).n_features_in_ == X.shape[1]
 
 
 def test_weights_count() -> None:

@@ -21,7 +21,8 @@ class ThresholdClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
     the classifier itself is left as it is.
 
     Args:
-        estimator: A fitted classifier with ``decision_function`` or ``predict_proba``.
+        estimator: A fitted classifier with ``decision_function`` or ``predict_proba``. scikit-learn's clones are not
+            fitted; so for cross-validation and searches over the threshold wrap it in ``FrozenEstimator``.
         maximize: What the threshold maximizes, see :func:`setwise.metrics.choose_threshold`.
         subject_to: One constraint or several, such as ``"recall>=0.9"``.
 
@@ -29,6 +30,7 @@ class ThresholdClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         choice_: The :class:`~setwise.metrics.ThresholdChoice`: achieved rates, and whether the constraint can be met.
         threshold_: The threshold on the classifier's scores.
         classes_: The two classes; the second is the positive one.
+        n_features_in_: Columns of ``X``, where the classifier knows.
     """
 
     def __init__(self, estimator: Any, *, maximize: str = "f1", subject_to: str | Sequence[str] | None = None) -> None:
@@ -47,6 +49,8 @@ class ThresholdClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         if unknown:
             raise InputError(f"Expected `y` to hold only {classes.tolist()}, but it also holds {sorted(unknown)[:4]}.")
         self.classes_ = classes
+        if hasattr(self.estimator, "n_features_in_"):
+            self.n_features_in_ = self.estimator.n_features_in_
         self.choice_ = metrics.choose_threshold(
             self._scores(X),
             labels == classes[1],
