@@ -199,6 +199,29 @@ def two_passes() -> None:
     same_gradients(model, alone)
 
 
+def fully_sharded() -> None:
+    """FSDP averages as DDP does."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    x, y = torch.randn(20, 3, generator=torch.Generator().manual_seed(1)), torch.arange(20) % 4 == 0
+    rows = own_rows("uneven", 20)
+    for loss in (functional.auc_loss, functional.fbeta_loss):
+        alone, model = network(), network()
+        fully_shard(model, mesh=mesh)
+        loss(alone(x), y, group=False).backward()
+        loss(model(x[rows]), y[rows]).backward()
+        for found, expected in zip(model.parameters(), alone.parameters(), strict=True):
+            assert expected.grad is not None
+            close(found.grad.full_tensor(), expected.grad)  # type: ignore[union-attr]
+
+
+@pytest.mark.slow
+def test_gradients_under_fsdp(tmp_path: Path) -> None:
+    ranks.run(2, [fully_sharded], tmp_path)
+
+
 def same_gradients(model: nn.Module, alone: nn.Module) -> None:
     for found, expected in zip(model.parameters(), alone.parameters(), strict=True):
         assert found.grad is not None
