@@ -45,9 +45,8 @@ def test_there_are_five() -> None:
 def test_commands_run_as_written(number: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     words = shlex.split(COMMANDS[number])[1:]
-    for needed in ("lightgbm", "setwise.integrations.boosting"):
-        if "boosting" in words and importlib.util.find_spec(needed) is None:
-            pytest.skip(f"{needed} is not there")
+    if "boosting" in words and importlib.util.find_spec("lightgbm") is None:
+        pytest.skip("LightGBM is not installed")
     assert run([*words, *(QUICK if words[0] == "train" else ())]) == 0
     if words[0] == "predict":
         assert len((folder / "predictions.csv").read_text().splitlines()) == 30

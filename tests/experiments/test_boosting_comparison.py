@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 pytest.importorskip("lightgbm", reason="LightGBM is not installed")
-pytest.importorskip("setwise.integrations.boosting", reason="the objectives for boosting are not there")
 
 from setwise._checks import InputError
 from setwise.data import read_cells

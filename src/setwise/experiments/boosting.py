@@ -38,9 +38,10 @@ def learn_trees(
         on_epoch: Told the rounds done and the last validation measure.
     """
     lightgbm = extra("lightgbm", "boosting")
-    host = extra("setwise.integrations.boosting", "boosting")
+    from setwise.integrations.boosting import eval_metric, objective
+
     started = time.perf_counter()
-    own = None if baseline else host.objective(settings.measure, "lightgbm", **_options(settings))
+    own = None if baseline else objective(settings.measure, "lightgbm", **_options(settings))
     inputs, labels, beside = drawn.set("train")
     weight = None if beside.weight is None else beside.weight.numpy()
     start = 0.0 if own is None else own.start(labels.numpy(), weight)
@@ -73,7 +74,7 @@ def learn_trees(
         train,
         num_boost_round=settings.epochs,
         valid_sets=[validation],
-        feval=host.eval_metric(settings.measure, "lightgbm"),
+        feval=eval_metric(settings.measure, "lightgbm"),
         callbacks=[note, lightgbm.early_stopping(settings.patience, verbose=False)],
     )
     best = int(booster.best_iteration) or len(values)
