@@ -40,10 +40,12 @@ LAYERS: dict[str, set[str]] = {
     "data": {"_checks"},
     "lagrangian": {"_checks", "lp", "metrics", "measures", "distributed"},
     "nmf": {"_checks", "lp"},
-    "integrations": {"_checks", "lp", "measures", "losses", "metrics", "data", "lagrangian"},
+    "integrations": {"_checks", "lp", "measures", "losses", "metrics", "data", "lagrangian", "training", "distributed"},
     "report": {"_checks", "measures", "metrics"},
     "experiments": {
         "_checks",
+        "lp",
+        "nmf",
         "measures",
         "losses",
         "metrics",
