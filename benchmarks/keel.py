@@ -6,8 +6,8 @@ Stratified 5-fold cross-validation, the same splits for everyone, all inputs sta
 - perceptron: `TunedThresholdClassifierCV(MLPClassifier(), scoring="f1")`,
 - auc, f1: `MeasureClassifier("auc")`, judged by AUC, and `MeasureClassifier("f1")`, judged by F1 at its own threshold.
 
-Our default settings were settled on tables of other origins: glass, abalone and new-thyroid from the same archive, and
-German credit, phoneme and oil spill.
+Our default settings were settled on tables of other origins: glass1, glass6 and abalone-3_vs_11 from the same archive,
+and German credit, phoneme and oil spill.
 
     python benchmarks/keel.py [--methods logistic perceptron auc f1] [--folds 5] [--out runs/keel.jsonl]
 

@@ -76,7 +76,7 @@ class MeasureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         folds: int = 5,
         max_iter: int = 200,
         batch_size: int = 1024,
-        learning_rate: float = 0.01,
+        learning_rate: float = 0.03,
         weight_decay: float = 0.01,
         blend: float = 0.5,
         class_weight: Mapping[Any, float] | str | None = None,
