@@ -12,7 +12,7 @@ import numpy as np
 from setwise._checks import extra
 from setwise.experiments.outcome.fitting import MEASURES
 from setwise.experiments.outcome.methods import BASELINE, METHODS
-from setwise.experiments.outcome.problems import Cell, all_cells, share
+from setwise.experiments.outcome.problems import IMAGE_SIZE, TRAIN_IMAGES, Cell, all_cells, share
 from setwise.experiments.outcome.runner import Protocol, Results, Row
 from setwise.experiments.outcome.statistics import Difference, holm, paired, pooled
 
@@ -98,8 +98,8 @@ def _head(outcome: Outcome, protocol: Protocol) -> str:
             "weigh them down to the level. Differences are paired by seed.",
             "",
             f"Tables: {protocol.table_seeds} seeds, a perceptron with two layers of 64, {protocol.table_steps} steps",
-            f"of {protocol.table_batch}. Images: {protocol.image_seeds} seeds, 20,000 images before thinning, two",
-            f"convolutions, {protocol.image_steps} steps of {protocol.image_batch}.",
+            f"of {protocol.table_batch}. Images: {protocol.image_seeds} seeds, {TRAIN_IMAGES:,} images of {IMAGE_SIZE}",
+            f"pixels a side before thinning, two convolutions, {protocol.image_steps} steps of {protocol.image_batch}.",
             "",
             f"Runs: `setwise outcome` ({where}; {len(outcome.rows)} lines). Page: `make results`.",
         )
