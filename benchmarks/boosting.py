@@ -1,7 +1,8 @@
 """LightGBM with the AUC objective beside its own binary objective: held-out AUC and time of a fit.
 
 Credit default and Adult, ten random splits with a fifth of the rows held out, LightGBM's default settings, one thread.
-The objective's blend, surrogate and curvature were settled on validation parts of the training rows of other splits.
+The objective's blend, surrogate and curvature were settled on other random splits of the same tables, so some rows that
+are held out here were looked at then.
 
     python benchmarks/boosting.py [--seeds 10] [--sets credit adult]
 
