@@ -163,7 +163,12 @@ class DigitStudy(Study):
         with extra("matplotlib", "experiments").rc_context(STYLE):
             figure = new_figure(13, 3.6)
             panels = figure.subplots(1, 4)
-            titles = ("test accuracy, %", "big minus small, points", "projections so far", "change to the epoch before")
+            titles = (
+                "test accuracy, %",
+                "difference of the sizes, points",
+                "projections so far",
+                "change to the epoch before",
+            )
             for axes, title in zip(panels, titles, strict=True):
                 axes.set(xlabel="epoch", title=title)
             shown = ((key, runs) for key, runs in every.items() if key[0] == network)
@@ -177,6 +182,7 @@ class DigitStudy(Study):
                     panels[2].plot(epochs, _over_epochs(runs, "projections"), color=colour)
                 panels[3].plot(epochs[1:], np.abs(np.diff(accuracy)), color=colour)
             panels[2].set_yscale("symlog")
+            panels[2].yaxis.set_major_formatter("{x:g}")  # powers would need mathematical text
             if every:
                 figure.legend(loc="outside lower center", ncols=4, fontsize=7)
             write_whole(out / "table.png", lambda partial: figure.savefig(partial, dpi=110, format="png"))
