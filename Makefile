@@ -33,6 +33,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/auc.py
 	$(BIN)/python benchmarks/auc_program.py
 	$(BIN)/python benchmarks/two_pass.py
+	$(BIN)/python benchmarks/distributed.py
 	$(MAKE) --no-print-directory bench-measures
 	$(MAKE) --no-print-directory bench-lp
 	$(MAKE) --no-print-directory bench-lagrangian

@@ -6,7 +6,7 @@
 >>> loss(logits, labels).backward()
 """
 
-from setwise import functional, lagrangian, losses, lp, measures, metrics
+from setwise import distributed, functional, lagrangian, losses, lp, measures, metrics
 from setwise._checks import InputError
 from setwise.lagrangian import ConstrainedObjective, DualAscent, EqualQuality, RateConstraint, ShapeHead, SMeasure
 from setwise.losses import (
@@ -66,6 +66,7 @@ __all__ = [
     "TverskyLoss",
     "__version__",
     "choose_threshold",
+    "distributed",
     "functional",
     "lagrangian",
     "losses",
