@@ -8,8 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from setwise import AUCLoss, FBetaLoss
 from support.draws import perfect, stack
 from support.spec import Case
+from support.table import CASES
 
 
 def test_gradcheck_reverse_forward_and_batched(case: Case) -> None:
@@ -68,11 +70,21 @@ def test_vmap_is_a_loop(case: Case) -> None:
     torch.testing.assert_close(gradients, loop, rtol=1e-12, atol=1e-12)
 
 
-def test_compiles_to_one_graph(first_case_of_a_loss: Case) -> None:
-    case = first_case_of_a_loss
+@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
+def test_compiles_to_one_graph(first_case_of_a_loss: Case, backend: str) -> None:
+    # Graph and gradient are the same for both backends; inductor's code takes minutes to build for all losses.
+    check_compiled(first_case_of_a_loss, backend)
+
+
+def test_inductor_compiles_the_losses_of_ranks_and_of_counts() -> None:
+    for loss in (AUCLoss, FBetaLoss):
+        check_compiled(next(case for case in CASES if case.loss is loss), "inductor")
+
+
+def check_compiled(case: Case, backend: str) -> None:
     torch.compiler.reset()  # rows do not share a budget of recompilations
     module = case.loss(**case.settings)
-    compiled: Callable[..., Tensor] = torch.compile(module, fullgraph=True)
+    compiled: Callable[..., Tensor] = torch.compile(module, fullgraph=True, backend=backend)
     for seed, weighted in ((0, False), (1, True)):
         scores, labels, weight = case.draw(seed, size=33, ties=True, weighted=weighted, dtype=torch.float32)
         eager, traced = scores.clone().requires_grad_(), scores.clone().requires_grad_()

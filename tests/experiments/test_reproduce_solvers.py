@@ -25,7 +25,7 @@ from setwise.lp import HiGHS, solve
 pytest.importorskip("highspy", reason="the comparisons call HiGHS")
 TIMES = ("date", "core_seconds", "forward", "backward")
 TINY: Mapping[str, Study] = {
-    "solver-convergence": SolverConvergence(programs=("AUC", "F-score"), scales=(1.0,), starts=3),
+    "solver-convergence": SolverConvergence(programs=("AUC",), scales=(1.0,), starts=2),
     "solver-runtime": SolverRuntime(batches=(1, 2), side=2, samples=2, repetitions=2),
     "sketch-auc": SketchAUC(seeds=2, directions=(2, 30), row_counts=(9,), batch=4),
     "gradient-properties": GradientProperties(
