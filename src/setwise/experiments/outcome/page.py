@@ -137,6 +137,7 @@ def _bars(outcome: Outcome) -> str:
     better = sum(d.sign > 0 for d in rare)
     whole = pooled(ours)
     said = [
+        f"- Cells that have been run: {len(ours)} of {len(all_cells()) * len(MEASURES)}.",
         f"- Cells worse than cross-entropy after Holm's correction over {len(ours)} cells: {len(worse)}"
         + (f" ({', '.join(f'{d.cell}, {MEASURES[d.measure]}' for d in worse)})." if worse else "."),
         f"- Cells with at most {100 * RARE:g} % positives that are strictly better: {better} of {len(rare)}.",
