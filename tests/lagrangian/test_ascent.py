@@ -13,7 +13,7 @@ from torch import Tensor
 from setwise.lagrangian import DualAscent, SMeasure, exact_value
 from setwise.lagrangian.dualized import Dualized
 
-SEEDS = [*range(3), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 10))]
+SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 10))]
 
 
 def linear_scores(seed: int, n: int = 5000) -> tuple[Tensor, Tensor]:
