@@ -7,7 +7,7 @@ VENV_BENCH := .venv-bench
 PIP_BENCH := $(VENV_BENCH)/bin/python -m pip install --quiet --disable-pip-version-check --constraint benchmarks/constraints.txt
 SHARED_DATA := ../shared/data
 
-.PHONY: demo test test-browser lint data bench bench-measures bench-lp bench-lagrangian results clean
+.PHONY: demo test test-browser lint data bench bench-quick bench-measures bench-lp bench-lagrangian results clean
 
 demo: $(VENV)/.cli
 	$(BIN)/setwise train --out runs/demo --overwrite
@@ -37,6 +37,10 @@ bench: $(VENV)/.dev
 	$(MAKE) --no-print-directory bench-measures
 	$(MAKE) --no-print-directory bench-lp
 	$(MAKE) --no-print-directory bench-lagrangian
+
+# Without the peers, half a minute: fails where a ratio is more than twice its level in benchmarks/levels.json.
+bench-quick: $(VENV)/.dev
+	$(BIN)/python benchmarks/quick.py
 
 bench-measures: $(VENV_BENCH)/.ready
 	$(VENV_BENCH)/bin/python benchmarks/measures.py
