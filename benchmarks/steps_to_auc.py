@@ -35,7 +35,7 @@ def curves(method: Method, setting: Setting, seeds: int, steps: int, every: int)
         raise TypeError(f"Expected a network's method, but got {method.title}.")
     found = []
     for seed in range(seeds):
-        draws = problems.draw(CELL, [seed])
+        draws = problems.draw(problem, [seed], CELL.minority)
         judged = replace(draws, validation=draws.test)
         training = partial(training_of, make, setting, BATCH)
         fitted = fitting.fit(problem, judged, [seed], training, steps=steps, judgements=steps // every)

@@ -65,7 +65,7 @@ def test_a_network_learns_in_a_stack_as_it_does_alone(made_up: Problem) -> None:
     together, alone = (
         fit(
             made_up,
-            draw(Cell("made up"), seeds),
+            draw(made_up, seeds),
             seeds,
             lambda share, count: make({"learning_rate": 0.01, "weight_decay": 0.01}, 32, share, count),
             steps=12,
@@ -153,7 +153,7 @@ def test_images_are_thinned_and_the_test_set_weighted() -> None:
         problem = problems.load("mnist")
     except (OSError, InputError):
         pytest.skip("mnist is not there; make data")
-    draws = draw(Cell("mnist", 0.05), [0, 1])
+    draws = draw(problem, [0, 1], 0.05)
     for part in (draws.train, draws.validation):
         assert problem.labels[part].mean(axis=1) == pytest.approx([0.05, 0.05], abs=0.002)
     share = problem.labels[draws.test[0]].mean()

@@ -1,4 +1,4 @@
-r"""What the measure losses are compared with: focal loss, AUC as a min-max problem, Eban's Lagrangians.
+r"""What the measure losses are compared with: weighted cross-entropy, focal loss, AUC as a min-max problem, Eban.
 
 The square loss of AUC over all pairs, :math:`E[(1 - h(x) + h(x'))^2]` with x positive, x' negative and h = sigmoid of
 the logit, is a saddle point of a sum over single examples (Ying, Wen, Lyu 2016): with p the share of positives,
@@ -23,6 +23,33 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from setwise._checks import InputError, all_binary, in_range, is_floating, one_of, same_shape, values_are_readable
+
+
+def weighted_cross_entropy(share: float) -> nn.Module:
+    """Cross-entropy in which both classes weigh the same.
+
+    Args:
+        share: Share of positives in the training data, in (0, 1).
+    """
+    in_range("share", share, 0.0, 1.0, open_low=True, open_high=True)
+    return nn.BCEWithLogitsLoss(pos_weight=torch.tensor((1 - share) / share))
+
+
+class OfProbabilities(nn.Module):
+    """A loss of probabilities, such as LibAUC's, as a loss of logits.
+
+    Args:
+        loss: Called with probabilities and labels, gives a tensor of one element.
+    """
+
+    def __init__(self, loss: nn.Module) -> None:
+        super().__init__()
+        self.loss = loss
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        """The loss of a batch of logits and labels 0 or 1. shape: ()."""
+        value: Tensor = self.loss(torch.sigmoid(input), target)
+        return value.sum()
 
 
 class FocalLoss(nn.Module):

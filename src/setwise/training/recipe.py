@@ -64,6 +64,8 @@ class Recipe:
         margin_end: The margin at the end of the training, reached in a straight line; None keeps it.
         surrogate: Of the measure's loss, such as ``"hinge"``; None is that loss's own.
         temperature: What the measure's loss divides the logits by.
+        loss_measure: Name of the measure whose loss is trained, where that serves better than the measure's own; None
+            is the measure's own.
         loss_options: Further options of the measure's loss.
         batch_size: Examples in a batch.
         batch_positives: Least share of positives in each batch; 0 keeps the shares of the data set.
@@ -86,6 +88,7 @@ class Recipe:
     margin_end: float | None = None
     surrogate: str | None = None
     temperature: float = 1.0
+    loss_measure: str | None = None
     loss_options: Mapping[str, Any] = field(default_factory=dict)
     batch_size: int = 128
     batch_positives: float = 0.25
@@ -99,11 +102,12 @@ class Recipe:
     average_start: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.parsed_measure().layout != "binary":
-            raise _checks.InputError(
-                "Expected `measure` to be one of two classes, such as 'auc' or 'f1', but "
-                f"{self.measure!r} is one of several."
-            )
+        for name in ("measure", "loss_measure"):
+            value = getattr(self, name)
+            if value is not None and parse(value).layout != "binary":
+                raise _checks.InputError(
+                    f"Expected `{name}` to be one of two classes, such as 'auc' or 'f1', but {value!r} is of several."
+                )
         _checks.in_range("blend", self.blend, 0.0, 1.0, open_low=True)
         _checks.in_range("warm_up", self.warm_up, 0.0, 1.0)
         _checks.in_range("ramp", self.ramp, 0.0, 1.0 - self.warm_up)
@@ -210,13 +214,14 @@ class Recipe:
 
     def _measure_loss(self) -> nn.Module:
         """The measure's loss with its options, annealing and temperature."""
+        trained = self.measure if self.loss_measure is None else self.loss_measure
         options = {"margin": self.margin, "surrogate": self.surrogate}
         given = dict(self.loss_options) | {name: value for name, value in options.items() if value is not None}
         try:
-            loss = self.parsed_measure().loss(**given)
+            loss = parse(trained).loss(**given)
         except TypeError as error:
             raise _checks.InputError(
-                f"Expected `loss_options` to be options of the {self.measure} loss, but got: {error}"
+                f"Expected `loss_options` to be options of the {trained} loss, but got: {error}"
             ) from error
         if self.margin is not None and self.margin_end is not None:
             loss = Anneal(loss, "margin", self.margin, self.margin_end)

@@ -6,6 +6,7 @@ import copy
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from setwise import metrics
 from setwise.experiments.outcome.problems import Draws, Problem
 from setwise.experiments.outcome.stacked import make_stack
+from setwise.training import choose_mix
 from setwise.training.progress import PassesProgress
 
 RECALL = 0.9
@@ -44,6 +46,7 @@ class Training:
         scheduler: Gives its schedule for so many steps.
         average: Gives a running average of the stack's weights, or None.
         before_step: Called with the number of the step, before it is taken.
+        heads: Scores that a network gives; of two, the validation set chooses the mix.
     """
 
     loss: Sequence[nn.Module]
@@ -52,6 +55,7 @@ class Training:
     scheduler: Callable[[Optimizer, int], LRScheduler]
     average: Callable[[nn.Module], Any] = lambda stack: None  # noqa: ARG005 (the others need it)
     before_step: Callable[[int, Optimizer], None] = lambda step, optimizer: None  # noqa: ARG005
+    heads: int = 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +83,6 @@ def fit(
     *,
     steps: int,
     judgements: int,
-    width: int | None = None,
 ) -> Fitted:
     """Train one network per seed.
 
@@ -90,11 +93,10 @@ def fit(
         make: Gives the training for the share of positives and the number of seeds.
         steps: Of the optimizer.
         judgements: How often the validation set is judged.
-        width: Of the networks; None for their own.
     """
     train, labels = torch.from_numpy(draws.train), problem.labels[draws.train]
     training = make(float(labels.mean()), len(seeds))
-    stack = make_stack(problem.inputs, train, seeds, width=width)
+    stack = make_stack(problem.inputs, train, seeds, training.heads)
     optimizer = training.optimizer(stack)
     scheduler, average = training.scheduler(optimizer, steps), training.average(stack)
     batches = [training.sampler(labels[k], seed) for k, seed in enumerate(seeds)]
@@ -150,15 +152,17 @@ def test_values(
         rows = []
         for k, moment in enumerate(moments):
             validation, test = scored(int(moment))
-            cut = tuned_threshold(validation[k], problem.labels[draws.validation[k]])
-            rows.append(judge(test[k], problem.labels[draws.test[k]], cut, draws.test_weight))
+            labels = problem.labels[draws.validation[k]]
+            mix = choose_scores(validation[k], labels, chosen_by)
+            cut = tuned_threshold(mix(validation[k]), labels)
+            rows.append(judge(mix(test[k]), problem.labels[draws.test[k]], cut, draws.test_weight))
         found[chosen_by] = {m: np.array([row[m] for row in rows]) for m in MEASURES}
     return found
 
 
 @torch.no_grad()
 def scores_of(stack: nn.Module, problem: Problem, rows: NDArray[np.int64], chunk: int = 1000) -> Scores:
-    """Scores of rows, one line per seed. shape: (seeds, n)."""
+    """Scores of rows, one line per seed. shape: (seeds, n), or (seeds, n, heads)."""
     was_training = stack.training
     stack.eval()
     index = torch.from_numpy(rows)
@@ -168,8 +172,30 @@ def scores_of(stack: nn.Module, problem: Problem, rows: NDArray[np.int64], chunk
 
 
 def judge_rows(scores: Scores, problem: Problem, rows: NDArray[np.int64]) -> list[dict[str, float]]:
-    """Every seed's measures on the validation set, F1 at its best threshold there."""
-    return [judge(scores[k], problem.labels[rows[k]], None, 1.0) for k in range(len(rows))]
+    """Every seed's measures on the validation set, F1 at its best threshold there, two heads in their best mix."""
+    judged = []
+    for k in range(len(rows)):
+        labels = problem.labels[rows[k]]
+        if scores.ndim == 2:
+            judged.append(judge(scores[k], labels, None, 1.0))
+        else:
+            mixed = {m: choose_scores(scores[k], labels, m)(scores[k]) for m in MEASURES}
+            judged.append({m: judge(mixed[m], labels, None, 1.0)[m] for m in MEASURES})
+    return judged
+
+
+def choose_scores(scores: Scores, labels: Labels, measure: str) -> Callable[[Scores], Scores]:
+    """How a network's scores become one a row: two heads in the mix that a measure of the validation set likes best."""
+    if scores.ndim == 1:
+        return lambda each: each
+    if not np.isfinite(scores).all():
+        return lambda each: each[:, 0]
+    mix = choose_mix(torch.from_numpy(scores), torch.from_numpy(labels), partial(_value, measure))
+    return lambda each: mix(torch.from_numpy(each)).numpy()
+
+
+def _value(measure: str, scores: Tensor, labels: Tensor) -> float:
+    return judge(scores.numpy(), labels.numpy(), None, 1.0)[measure]
 
 
 def judge(scores: Scores, labels: Labels, threshold: float | None, positive_weight: float) -> dict[str, float]:

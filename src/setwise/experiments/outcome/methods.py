@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, MultiStepLR, OneCycleLR
 
 from setwise.data import StratifiedBatchSampler
-from setwise.experiments.baselines import FocalLoss
+from setwise.experiments.baselines import FocalLoss, OfProbabilities, weighted_cross_entropy
 from setwise.experiments.outcome.fitting import MEASURES, Training
 from setwise.training import Recipe
 
@@ -173,32 +173,13 @@ def _libauc(setting: Setting, batch_size: int, share: float, seeds: int) -> Trai
     def sampler(labels: Labels, seed: int) -> StratifiedBatchSampler:
         return StratifiedBatchSampler(labels, min(batch_size, len(labels)), balanced=True, seed=seed)
 
-    return Training(
-        [_OfProbabilities(loss)], stratified_batches(sampler), optimizer, scheduler, before_step=before_step
-    )
-
-
-class _OfProbabilities(nn.Module):
-    """Logits to the probabilities that LibAUC takes."""
-
-    def __init__(self, loss: nn.Module) -> None:
-        super().__init__()
-        self.loss = loss
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        """A number."""
-        value: Tensor = self.loss(torch.sigmoid(input), target)
-        return value.sum()  # of one element
-
-
-def _weighted(share: float) -> nn.Module:
-    return nn.BCEWithLogitsLoss(pos_weight=torch.tensor((1 - share) / share))
+    return Training([OfProbabilities(loss)], stratified_batches(sampler), optimizer, scheduler, before_step=before_step)
 
 
 BASELINE = "cross_entropy"
 METHODS = (
     of_loss(BASELINE, "Cross-entropy", lambda _: nn.BCEWithLogitsLoss()),
-    of_loss("weighted", "Weighted cross-entropy", _weighted),
+    of_loss("weighted", "Weighted cross-entropy", weighted_cross_entropy),
     of_loss("focal", "Focal", lambda _: FocalLoss(2.0)),
     Method("libauc", "LibAUC AUCM + PESG", _libauc, None, PESG_RATES, PESG_RATES, needs="libauc", stacked=False),
     Method("lightgbm", "LightGBM", None, None, BOOSTING, (), needs="lightgbm"),

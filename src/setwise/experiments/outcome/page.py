@@ -174,8 +174,8 @@ def _measure_table(outcome: Outcome, measure: str) -> str:
         if not base:
             continue
         cells = [_difference(found.get((cell, key))) for key in others]
-        name = cell.data if cell.is_images else f"{cell.data}"
-        lines.append(f"| {name} | {100 * positives:.1f} % | {np.mean(list(base.values())):.4f} | {' | '.join(cells)} |")
+        mean = np.mean(list(base.values()))
+        lines.append(f"| {cell.data} | {100 * positives:.1f} % | {mean:.4f} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 

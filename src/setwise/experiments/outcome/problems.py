@@ -125,21 +125,26 @@ def share(cell: Cell) -> float:
     return float(load(cell.data).labels.mean()) if cell.minority is None else cell.minority
 
 
-def draw(cell: Cell, seeds: Sequence[int]) -> Draws:
+def draw(problem: Problem, seeds: Sequence[int], minority: float | None = None) -> Draws:
     """The rows of every seed.
+
+    Args:
+        problem: The data set.
+        seeds: One draw for each.
+        minority: Share of positives to thin to, for images; None keeps the set's own.
 
     Raises:
         InputError: When a set is too small for its level.
     """
-    problem = load(cell.data)
-    parts = [_draw_table(problem, seed) for seed in seeds]
-    if cell.minority is not None:
-        parts = [_draw_images(problem, cell.minority, seed) for seed in seeds]
+    if minority is None:
+        parts = [_draw_table(problem, seed) for seed in seeds]
+    else:
+        parts = [_draw_images(problem, minority, seed) for seed in seeds]
     train, validation, test = (np.stack(part) for part in zip(*parts, strict=True))
     weight = 1.0
-    if cell.minority is not None:
+    if minority is not None:
         own = float(problem.labels[test[0]].mean())
-        weight = cell.minority / (1 - cell.minority) * (1 - own) / own
+        weight = minority / (1 - minority) * (1 - own) / own
     return Draws(train, validation, test, weight)
 
 

@@ -249,13 +249,13 @@ def _fit(job: Job, protocol: Protocol) -> Fitted:
     problem, images = problems.load(job.cell.data), job.cell.is_images
     make = job.method.make
     if make is None:
-        return fit_boosting(problem, problems.draw(job.cell, job.seeds), job.seeds, job.setting)
+        return fit_boosting(problem, problems.draw(problem, job.seeds, job.cell.minority), job.seeds, job.setting)
     batch = protocol.image_batch if images else protocol.table_batch
     groups = [job.seeds] if job.method.stacked and not images else [(seed,) for seed in job.seeds]
     parts = [
         fit(
             problem,
-            problems.draw(job.cell, seeds),
+            problems.draw(problem, seeds, job.cell.minority),
             seeds,
             lambda share, count: make(job.setting, batch, share, count),
             steps=protocol.image_steps if images else protocol.table_steps,

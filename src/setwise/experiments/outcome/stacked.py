@@ -1,7 +1,7 @@
 """Several networks of one shape, trained side by side: ten small ones take hardly longer than one.
 
-A stack maps inputs (seeds, n, ...) to scores (seeds, n). Its loss is the sum over the seeds and its optimizers work
-element by element, so that each network learns as it would alone.
+A stack maps inputs (seeds, n, ...) to scores (seeds, n), or (seeds, n, heads) where it has several. Its loss is the sum
+over the seeds and its optimizers work element by element, so that each network learns as it would alone.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -19,14 +18,6 @@ from setwise.experiments.networks import SmallConvNet
 LARGEST = 10.0  # standard deviations at which a column of a table is cut
 
 
-class Stack(Protocol):
-    """What is trained."""
-
-    def __call__(self, inputs: Tensor) -> Tensor:
-        """Scores of all networks. shape: (seeds, n, ...) -> (seeds, n)."""
-        ...
-
-
 class StackedMLP(nn.Module):
     """Perceptrons with two hidden layers, each with the scaling of its own training rows.
 
@@ -34,17 +25,18 @@ class StackedMLP(nn.Module):
         seeds: One network per seed.
         mean: shape: (seeds, columns)
         scale: shape: (seeds, columns)
+        heads: Scores of a row.
         width: Hidden units.
     """
 
     mean: Tensor
     scale: Tensor
 
-    def __init__(self, seeds: Sequence[int], mean: Tensor, scale: Tensor, width: int = 64) -> None:
+    def __init__(self, seeds: Sequence[int], mean: Tensor, scale: Tensor, *, heads: int = 1, width: int = 64) -> None:
         super().__init__()
         self.register_buffer("mean", mean[:, None])
         self.register_buffer("scale", scale[:, None])
-        sizes = [mean.shape[1], width, width, 1]
+        sizes = [mean.shape[1], width, width, heads]
         weights: list[list[Tensor]] = [[] for _ in sizes[1:]]
         biases: list[list[Tensor]] = [[] for _ in sizes[1:]]
         for seed in seeds:
@@ -66,6 +58,10 @@ class StackedMLP(nn.Module):
                 x = x.relu()
         return x.squeeze(-1)
 
+    def head_parameters(self) -> list[nn.Parameter]:
+        """Those of the last layer."""
+        return [self.weights[-1], self.biases[-1]]
+
 
 class StackedConvNet(nn.Module):
     """Small convolutional networks, one after the other, each with the scaling of its own training images.
@@ -74,13 +70,14 @@ class StackedConvNet(nn.Module):
         seeds: One network per seed.
         mean: shape: (seeds, channels)
         scale: shape: (seeds, channels)
+        heads: Scores of an image.
         width: Of :class:`~setwise.experiments.networks.SmallConvNet`.
     """
 
     mean: Tensor
     scale: Tensor
 
-    def __init__(self, seeds: Sequence[int], mean: Tensor, scale: Tensor, width: int = 32) -> None:
+    def __init__(self, seeds: Sequence[int], mean: Tensor, scale: Tensor, *, heads: int = 1, width: int = 32) -> None:
         super().__init__()
         self.register_buffer("mean", mean[:, None, :, None, None])
         self.register_buffer("scale", scale[:, None, :, None, None])
@@ -88,7 +85,7 @@ class StackedConvNet(nn.Module):
         for seed in seeds:
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(seed)
-                network = SmallConvNet(mean.shape[1], width=width)
+                network = SmallConvNet(mean.shape[1], heads, width)
                 made.append(network.to(memory_format=torch.channels_last))  # type: ignore[call-overload]
         self.networks = nn.ModuleList(made)
 
@@ -98,17 +95,20 @@ class StackedConvNet(nn.Module):
         each = [network(x[k].contiguous(memory_format=torch.channels_last)) for k, network in enumerate(self.networks)]
         return torch.stack(each)
 
+    def head_parameters(self) -> list[nn.Parameter]:
+        """Those of the last layers."""
+        return [each for network in self.networks for each in network.get_submodule("head").parameters()]
 
-def make_stack(inputs: Tensor, train: Tensor, seeds: Sequence[int], *, width: int | None = None) -> nn.Module:
+
+def make_stack(inputs: Tensor, train: Tensor, seeds: Sequence[int], heads: int = 1) -> StackedMLP | StackedConvNet:
     """Fresh networks for a data set.
 
     Args:
         inputs: All inputs. shape: (n, columns) or (n, channels, h, w)
         train: Positions of the training rows. shape: (seeds, n)
         seeds: Those of the initial weights.
-        width: Of the networks; None for their own.
+        heads: Scores that each network gives.
     """
-    options = {} if width is None else {"width": width}
     means, scales = [], []
     for rows in train:
         some = inputs[rows].double()
@@ -118,5 +118,5 @@ def make_stack(inputs: Tensor, train: Tensor, seeds: Sequence[int], *, width: in
         scales.append(torch.where(scale > 0, scale, torch.ones_like(scale)))
     mean, scale = torch.stack(means).float(), torch.stack(scales).float()
     if inputs.ndim == 2:
-        return StackedMLP(seeds, mean, scale, **options)
-    return StackedConvNet(seeds, mean, scale, **options)
+        return StackedMLP(seeds, mean, scale, heads=heads)
+    return StackedConvNet(seeds, mean, scale, heads=heads)

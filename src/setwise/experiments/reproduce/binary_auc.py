@@ -9,11 +9,10 @@ from __future__ import annotations
 from functools import partial
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from setwise.experiments.baselines import FocalLoss
+from setwise.experiments.baselines import FocalLoss, weighted_cross_entropy
 from setwise.experiments.reproduce.entry import Table
 from setwise.experiments.reproduce.learners import (
     Learner,
@@ -31,11 +30,6 @@ MARGINS = {"lp": 0.01, "lp_margin_0.1": 0.1, "lp_margin_0.001": 0.001}
 FOCUS = 2.0
 
 
-def _weighted(share: float) -> nn.Module:
-    """Cross-entropy in which both classes weigh the same."""
-    return nn.BCEWithLogitsLoss(pos_weight=torch.tensor((1 - share) / share))
-
-
 def _ramp(margin: float, share: float) -> nn.Module:  # noqa: ARG001 (other losses need the share)
     return AUCLoss(margin=margin, surrogate="ramp")
 
@@ -46,7 +40,7 @@ def _proximal(preset: Preset, rate: float, labels: NDArray[np.int64], *, adagrad
 
 METHODS = (
     of_loss("cross_entropy", "Cross-entropy", lambda _: nn.BCEWithLogitsLoss()),
-    of_loss("weighted_cross_entropy", "Weighted cross-entropy", _weighted),
+    of_loss("weighted_cross_entropy", "Weighted cross-entropy", weighted_cross_entropy),
     of_loss("focal", "Focal", lambda _: FocalLoss(FOCUS), gamma=FOCUS),
     Method("ppd_sg", "PPD-SG", partial(_proximal, adagrad=False), "ppd_sg"),
     Method("ppd_adagrad", "PPD-AdaGrad", partial(_proximal, adagrad=True), "ppd_adagrad"),

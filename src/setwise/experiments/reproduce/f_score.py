@@ -15,9 +15,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import torch
 from torch import nn
 
+from setwise.experiments.baselines import weighted_cross_entropy
 from setwise.experiments.reproduce.entry import Table
 from setwise.experiments.reproduce.learners import Method, of_lagrangian, of_loss, of_recipe
 from setwise.experiments.reproduce.peers import RIDGE, ProgramLoss, adversarial_f1, by_cvxpylayers, by_qpth
@@ -31,10 +31,6 @@ ALL_POSITIVE = 0.95  # share called positive from which on a run counts as stuck
 def best_f1(scores: Any, labels: Any, *, weight: Any = None) -> float:
     """F1 at its best threshold, by which the validation set is judged; at 0.5 it may be 0 where few are positive."""
     return choose_threshold(scores, labels, maximize="f1", weight=weight).value
-
-
-def _weighted(share: float) -> nn.Module:
-    return nn.BCEWithLogitsLoss(pos_weight=torch.tensor((1 - share) / share))
 
 
 def _stuck(records: Sequence[Mapping[str, Any]]) -> str:
@@ -56,7 +52,7 @@ def _needing(package: str, key: str, title: str, make: Callable[[], nn.Module], 
 
 METHODS = (
     of_loss("cross_entropy", "Cross-entropy", lambda _: nn.BCEWithLogitsLoss()),
-    of_loss("weighted_cross_entropy", "Weighted cross-entropy", _weighted),
+    of_loss("weighted_cross_entropy", "Weighted cross-entropy", weighted_cross_entropy),
     of_loss("soft_f1", "Soft F1", lambda _: FBetaLoss(surrogate="sigmoid"), surrogate="sigmoid"),
     of_loss("lp", "LP of F1 alone", lambda _: FBetaLoss(), surrogate="hinge"),
     of_lagrangian("eban", "Eban's Lagrangian", "f1"),

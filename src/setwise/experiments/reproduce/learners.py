@@ -16,7 +16,7 @@ from torch.optim.lr_scheduler import LRScheduler, MultiStepLR, OneCycleLR
 
 from setwise._checks import InputError
 from setwise.data import StratifiedBatchSampler
-from setwise.experiments.baselines import LagrangianLoss, MinMaxAUCLoss, ProximalPoint
+from setwise.experiments.baselines import LagrangianLoss, MinMaxAUCLoss, OfProbabilities, ProximalPoint
 from setwise.experiments.reproduce.preset import Preset
 from setwise.measures import Measure
 from setwise.training import Recipe, WeightAverage
@@ -181,7 +181,7 @@ class LibAUCLearner(Learner):
     """LibAUC's AUCM loss in its second version, with its optimizer PESG and as many positives as negatives a batch."""
 
     def __init__(self, preset: Preset, rate: float) -> None:
-        super().__init__(preset, rate, _AUCM(import_module("libauc.losses").AUCMLoss(version="v2")))
+        super().__init__(preset, rate, OfProbabilities(import_module("libauc.losses").AUCMLoss(version="v2")))
 
     def passes(self, labels: NDArray[np.int64], seed: int) -> Passes:
         """Balanced batches, which the second version asks for."""
@@ -209,18 +209,6 @@ class LibAUCLearner(Learner):
         """Move PESG's reference where a stage begins."""
         if step in self.preset.milestone_steps():
             self.stages.update_regularizer()
-
-
-class _AUCM(nn.Module):
-    """Logits to the probabilities that LibAUC takes."""
-
-    def __init__(self, loss: nn.Module) -> None:
-        super().__init__()
-        self.loss = loss
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        value: Tensor = self.loss(torch.sigmoid(input), target)
-        return value.sum()  # of one element
 
 
 @dataclass(frozen=True)

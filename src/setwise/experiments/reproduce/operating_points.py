@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import nn
 
 from setwise import metrics
+from setwise.experiments.baselines import weighted_cross_entropy
 from setwise.experiments.reproduce.entry import Table
 from setwise.experiments.reproduce.learners import Method, of_lagrangian, of_loss, of_recipe
 from setwise.experiments.reproduce.problem import draw, load_pool
@@ -42,17 +42,12 @@ def judge_points(measure: Measure, scores: Scores) -> dict[str, Any]:
     return judged | {"metrics": values, "threshold": chosen.threshold}
 
 
-def _weighted(share: float) -> nn.Module:
-    """Cross-entropy in which both classes weigh the same."""
-    return nn.BCEWithLogitsLoss(pos_weight=torch.tensor((1 - share) / share))
-
-
 def _methods() -> tuple[Method, ...]:
     second = parse(AT_PRECISION)
     point = f"precision {PRECISION:g}"
     return (
         of_loss("cross_entropy", "Cross-entropy", lambda _: nn.BCEWithLogitsLoss()),
-        of_loss("weighted_cross_entropy", "Weighted cross-entropy", _weighted),
+        of_loss("weighted_cross_entropy", "Weighted cross-entropy", weighted_cross_entropy),
         of_lagrangian("eban", f"Eban, recall {RECALL:g}", "precision_at_recall", floor=RECALL),
         of_recipe(AT_RECALL, f"Ours (Recipe), recall {RECALL:g}"),
         of_lagrangian("eban_precision", f"Eban, {point}", "recall_at_precision", floor=PRECISION, measure=second),
