@@ -154,6 +154,7 @@ def test_setwise_train_takes_its_defaults_from_the_recipe() -> None:
     ("changes", "message"),
     [
         ({"blend": 0.0}, "`blend`"),
+        ({"loss_measure": "auc_mu"}, "`loss_measure` to be one of two classes"),
         ({"warm_up": 1.1}, "`warm_up`"),
         ({"warm_up": 0.7, "ramp": 0.5}, "`ramp`"),
         ({"margin_end": 0.1}, "`margin` to be given"),
@@ -185,3 +186,11 @@ def test_other_types_and_a_missing_measure_are_refused() -> None:
         Recipe.for_measure("auc", loss_options=[1])
     with pytest.raises(InputError, match="name the `measure`"):
         Recipe.from_dict({"blend": 0.5})
+
+
+def test_the_loss_of_another_measure_is_trained() -> None:
+    scores, labels = torch.tensor([0.3, -0.2, 0.9, 0.1]), torch.tensor([1.0, 0.0, 0.0, 1.0])
+    other = Recipe.for_measure("f1", loss_measure="ap", blend=1.0)
+    assert other.parsed_measure().name == "f1"
+    assert torch.equal(other.loss()(scores, labels), Recipe.for_measure("ap", blend=1.0).loss()(scores, labels))
+    assert not torch.equal(other.loss()(scores, labels), Recipe.for_measure("f1", blend=1.0).loss()(scores, labels))

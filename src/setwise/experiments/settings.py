@@ -78,6 +78,7 @@ class ComparisonSettings:
     margin_end: float | None = Recipe.margin_end
     surrogate: str | None = Recipe.surrogate
     temperature: float = Recipe.temperature
+    loss_measure: str | None = Recipe.loss_measure
     loss_options: Mapping[str, Any] = field(default_factory=dict)
     batch_size: int = Recipe.batch_size
     batch_positives: float = Recipe.batch_positives
