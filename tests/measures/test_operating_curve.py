@@ -267,3 +267,26 @@ def test_every_option_matters_and_bad_ones_are_refused() -> None:
         if "surrogate" not in options:
             with pytest.raises((InputError, TypeError), match=message):
                 measures.operating_curve_program(scores, labels, **options)
+
+
+@pytest.mark.parametrize(("name", "kind"), [("auc(7)", "roc"), ("AUROC (7)", "roc"), ("ap(7)", "pr")])
+def test_has_a_name(name: str, kind: str) -> None:
+    scores, labels, _ = draw(0, size=30)
+    measure = measures.parse(name)
+    assert torch.equal(
+        measure.loss()(scores, labels), functional.operating_curve_loss(scores, labels, kind=kind, points=7)
+    )
+    area = metrics.auroc if kind == "roc" else metrics.average_precision
+    assert measure.metric(scores, labels) == area(scores, labels)
+    assert measure.program is not None
+    assert torch.equal(
+        measure.program(scores, labels).c, operating_curve_program(scores, labels, kind=kind, points=7).c
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "message"), [("auc(0)", "`points`"), ("ap(2.5)", "`points`"), ("auc(2,3)", "`measure`")]
+)
+def test_a_wrong_name_is_refused(name: str, message: str) -> None:
+    with pytest.raises((InputError, TypeError), match=message):
+        measures.parse(name)

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 from setwise import _checks, metrics
-from setwise.measures import average_precision, count_measure, multiclass_auc, partial_auc, ratio
+from setwise.measures import average_precision, count_measure, multiclass_auc, operating_curve, partial_auc, ratio
 from setwise.measures import operating_point as points
 from setwise.measures import operating_point_programs as point_programs
 from setwise.measures._base import Measure
@@ -26,10 +26,10 @@ from setwise.measures.auc import AUCLoss, auc_program
 from setwise.metrics.names import NUMBER, plain_text, read_form
 
 KNOWN = (
-    "auc (or auroc), auc_ova, auc_mu, pauc@fpr<=0.1 (and ,tpr>=0.5), ap (or average_precision), f1, fbeta(2), dice, "
-    "jaccard (or iou), tversky(0.3,0.7), accuracy, precision, recall, specificity, balanced_accuracy, mcc, g_mean, "
-    "kappa (with several classes as in iou[macro], f1[micro], dice[macro,image]), precision@recall>=0.9, "
-    "recall@precision>=0.8, tpr@fpr<=0.05, fpr@tpr>=0.95, precision@k=100"
+    "auc (or auroc), auc_ova, auc_mu, pauc@fpr<=0.1 (and ,tpr>=0.5), ap (or average_precision), auc(50) and ap(50) by "
+    "a grid of 50 points, f1, fbeta(2), dice, jaccard (or iou), tversky(0.3,0.7), accuracy, precision, recall, "
+    "specificity, balanced_accuracy, mcc, g_mean, kappa (with several classes as in iou[macro], f1[micro], "
+    "dice[macro,image]), precision@recall>=0.9, recall@precision>=0.8, tpr@fpr<=0.05, fpr@tpr>=0.95, precision@k=100"
 )
 _NEAR = (
     *("auc", "auroc", "auc_ova", "auc_mu", "ap", "average_precision", "f1", "f2", "fbeta(2)", "dice", "jaccard", "iou"),
@@ -115,6 +115,8 @@ def _of_a_form(text: str) -> Measure | None:
     if name == "ap" and not (form.numbers or form.words):
         loss = average_precision.AveragePrecisionLoss
         return Measure(text, "Average precision", loss, metrics.average_precision, None)
+    if name in ("auc", "ap") and len(form.numbers) == 1 and not form.words:
+        return _by_a_grid(text, name, form.numbers[0])
     if name == "pauc" and len(form.numbers) == 1 and not form.words:
         return _partial(text, form.numbers[0], 0.0)
     kind = _of_counts(name, form.numbers)
@@ -145,6 +147,17 @@ def _auc(text: str, words: tuple[str, ...]) -> Measure | None:
         partial(multiclass_auc.multiclass_auc_program, **settings),
         layout="classes",
     )
+
+
+def _by_a_grid(text: str, name: str, number: float) -> Measure:
+    """An area as the mean over so many operating points; the metric is the area itself."""
+    points = int(number) if number == int(number) else number
+    settings: dict[str, Any] = {"kind": "roc" if name == "auc" else "pr", "points": points}
+    loss = partial(operating_curve.OperatingCurveLoss, **settings)
+    loss()  # refuses what is no count
+    program = partial(operating_curve.operating_curve_program, **settings)
+    title, metric = ("AUROC", metrics.auroc) if name == "auc" else ("Average precision", metrics.average_precision)
+    return Measure(text, f"{title}, {points} points", loss, metric, program)
 
 
 def _of_counts(name: str, numbers: tuple[float, ...]) -> _Kind | None:
