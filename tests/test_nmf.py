@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import doctest
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -335,10 +333,3 @@ def test_a_loss_on_the_heat_map_trains(refit: bool) -> None:
         optimizer.step()
         losses.append(loss.item())
     assert losses[-1] < 0.97 * losses[0]
-
-
-def test_the_page_runs() -> None:
-    page = Path(__file__).parents[1] / "docs" / "nmf.md"
-    result = doctest.testfile(str(page), module_relative=False, optionflags=doctest.NORMALIZE_WHITESPACE)
-    assert result.attempted > 10
-    assert result.failed == 0

@@ -1,14 +1,9 @@
-"""The page on shapes runs as it stands, and what its example's script draws is what it says."""
+"""What the script behind the page on shapes draws is what the page says."""
 
 from __future__ import annotations
 
-import doctest
-import importlib.util
-import re
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
@@ -16,36 +11,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-ROOT = Path(__file__).parents[2]
-DOCS = ROOT / "docs"
-PAGE = DOCS / "shapes.md"
-
-
-def script(name: str) -> ModuleType:
-    """A script of the folder of benchmarks as a module."""
-    spec = importlib.util.spec_from_file_location(f"benchmark_{name}", ROOT / "benchmarks" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look themselves up there
-    spec.loader.exec_module(module)
-    return module
-
+from support.scripts import script
 
 BOXES = script("pu_segmentation")
-
-
-def test_the_page_runs() -> None:
-    result = doctest.testfile(str(PAGE), module_relative=False, optionflags=doctest.NORMALIZE_WHITESPACE)
-    assert result.attempted > 25
-    assert result.failed == 0
-
-
-def test_every_block_of_code_is_an_example_and_every_link_leads_somewhere() -> None:
-    text = PAGE.read_text(encoding="utf-8")
-    assert all(block.startswith(">>> ") for block in text.split("```python\n")[1:])
-    for link in re.findall(r"\]\(([^)#]+)", text):
-        assert (DOCS / link).exists(), link
 
 
 @settings(deadline=None, max_examples=60)

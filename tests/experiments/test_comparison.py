@@ -27,34 +27,7 @@ from setwise.experiments.runs import RunFolder, plain, write_json
 from setwise.experiments.scoring import shuffled
 from setwise.measures import Measure, parse
 from setwise.training import Blend
-
-
-class StopError(Exception):
-    """Stands for a process that ends at this point."""
-
-
-class StopAfter:
-    """Progress that ends the comparison after so many epochs in all."""
-
-    def __init__(self, epochs: int, error: type[BaseException] = StopError) -> None:
-        self.left = epochs
-        self.error = error
-        self.calls: list[tuple[Any, ...]] = []
-
-    def start(self, total: int, done: int) -> None:
-        self.calls.append(("start", total, done))
-
-    def training(self, seed: int, method: str, epochs: int) -> None:
-        self.calls.append(("training", seed, method, epochs))
-
-    def epoch(self, epochs: int, value: float) -> None:
-        self.calls.append(("epoch", epochs, value))
-        self.left -= 1
-        if self.left == 0:
-            raise self.error
-
-    def finished(self) -> None:
-        self.calls.append(("finished",))
+from support.runs import Stopped, Watch
 
 
 @pytest.fixture(scope="module")
@@ -178,7 +151,7 @@ def test_training_stops_when_patience_is_used_up(settings: ComparisonSettings, t
 
 
 def test_progress_is_told_everything(settings: ComparisonSettings, tmp_path: Path) -> None:
-    progress = StopAfter(-1)
+    progress = Watch(-1)
     compare(replace(settings, seeds=1, epochs=1), tmp_path / "out", progress=progress)
     names = [call[0] for call in progress.calls]
     assert names == ["start", "training", "epoch", "finished", "training", "epoch", "finished"]
@@ -272,10 +245,10 @@ def test_stopped_anywhere_and_resumed_gives_the_same_results(
     settings: ComparisonSettings, finished: Path, tmp_path: Path, epochs: int
 ) -> None:
     out = tmp_path / "out"
-    with pytest.raises(StopError):
-        compare(settings, out, progress=StopAfter(epochs))
+    with pytest.raises(Stopped):
+        compare(settings, out, progress=Watch(epochs))
     assert not (out / "results.json").exists()
-    progress = StopAfter(-1)
+    progress = Watch(-1)
     compare(settings, out, resume=True, progress=progress)
     assert_same_run(out, finished)
     repeated = [call for call in progress.calls if call[0] == "training"]
@@ -289,8 +262,8 @@ def test_images_with_batch_norm_resume_alike(images: Path, tmp_path: Path) -> No
     compare(settings, tmp_path / "whole")
     for stop in (2, 5):
         out = tmp_path / f"stopped{stop}"
-        with pytest.raises(StopError):
-            compare(settings, out, progress=StopAfter(stop))
+        with pytest.raises(Stopped):
+            compare(settings, out, progress=Watch(stop))
         compare(settings, out, resume=True)
         assert_same_run(out, tmp_path / "whole")
 
@@ -300,8 +273,8 @@ def test_dropout_resumes_alike(settings: ComparisonSettings, tmp_path: Path, mon
         monkeypatch.setattr(module, "make_network", lambda x, width: MLP(x.shape[1], (width,), dropout=0.5))
     settings = replace(settings, seeds=1)
     compare(settings, tmp_path / "whole")
-    with pytest.raises(StopError):
-        compare(settings, tmp_path / "out", progress=StopAfter(3))
+    with pytest.raises(Stopped):
+        compare(settings, tmp_path / "out", progress=Watch(3))
     torch.rand(3)  # whatever happened in between
     compare(settings, tmp_path / "out", resume=True)
     assert_same_run(tmp_path / "out", tmp_path / "whole")
@@ -311,8 +284,8 @@ def test_stopped_several_times(settings: ComparisonSettings, finished: Path, tmp
     out = tmp_path / "out"
     for attempt in range(20):
         try:
-            compare(settings, out, resume=attempt > 0, progress=StopAfter(4))
-        except StopError:
+            compare(settings, out, resume=attempt > 0, progress=Watch(4))
+        except Stopped:
             continue
         break
     assert attempt > 2
@@ -321,9 +294,9 @@ def test_stopped_several_times(settings: ComparisonSettings, finished: Path, tmp
 
 def test_going_on_starts_from_the_last_epoch(settings: ComparisonSettings, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    with pytest.raises(StopError):
-        compare(settings, out, progress=StopAfter(3))
-    progress = StopAfter(-1)
+    with pytest.raises(Stopped):
+        compare(settings, out, progress=Watch(3))
+    progress = Watch(-1)
     compare(settings, out, resume=True, progress=progress)
     assert [call[1] for call in progress.calls if call[0] == "epoch"][:4] == [3, 1, 2, 3]  # no epoch is done again
 
@@ -338,11 +311,11 @@ def test_killed_between_the_last_epoch_and_the_record(
     assert whole.runs[0]["epochs"] == 1 + patience
 
     def die(*_: object) -> None:
-        raise StopError
+        raise Stopped
 
     with monkeypatch.context() as patch:
         patch.setattr(RunFolder, "finish", die)
-        with pytest.raises(StopError):
+        with pytest.raises(Stopped):
             compare(settings, tmp_path / "out")
     assert any((tmp_path / "out" / "checkpoints").rglob("last.ckpt"))
     compare(settings, tmp_path / "out", resume=True)
@@ -382,7 +355,7 @@ def test_what_a_kill_leaves_behind_is_mended(
     shutil.copytree(finished, out)
     (out / "results.json").unlink()
     damage(out)
-    progress = StopAfter(-1)
+    progress = Watch(-1)
     compare(settings, out, resume=True, progress=progress)
     assert progress.calls[0] == ("start", 4, done)
     assert_same_run(out, finished)
@@ -394,7 +367,7 @@ def test_ctrl_c_comes_back_as_such_and_the_signal_works_again(settings: Comparis
 
     before = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
-        compare(settings, tmp_path / "out", progress=StopAfter(2, KeyboardInterrupt))
+        compare(settings, tmp_path / "out", progress=Watch(2, KeyboardInterrupt))
     assert signal.getsignal(signal.SIGINT) is before
 
 
@@ -651,8 +624,8 @@ def test_every_part_of_the_recipe_changes_the_training_and_resumes(
     whole = compare(changed, tmp_path / "whole")
     plain_run = json.loads((finished / "results.json").read_text())["runs"][1]
     assert whole.runs[1]["history"] != plain_run["history"]
-    with pytest.raises(StopError):
-        compare(changed, tmp_path / "out", progress=StopAfter(5))
+    with pytest.raises(Stopped):
+        compare(changed, tmp_path / "out", progress=Watch(5))
     compare(changed, tmp_path / "out", resume=True)
     assert_same_run(tmp_path / "out", tmp_path / "whole")
 

@@ -26,6 +26,7 @@ from setwise.experiments.reproduce.store import RunLog, commit
 from setwise.experiments.reproduce.table import csv_text, headline, lines, markdown
 from setwise.experiments.reproduce.training import step_batches
 from setwise.training import Recipe
+from support.runs import Stopped, Watch, bright_images
 
 TINY = {
     "data": ["catdog"],
@@ -49,46 +50,10 @@ TINY = {
 TIMES = ("date", "seconds_per_iteration", "core_seconds")
 
 
-class Stopped(BaseException):
-    """Stands for a process that ends at this point."""
-
-
-class Watch:
-    """Progress that ends the run after so many judgements."""
-
-    def __init__(self, judgements: int = -1) -> None:
-        self.left = judgements
-        self.calls: list[tuple[Any, ...]] = []
-
-    def start(self, total: int, done: int) -> None:
-        self.calls.append(("start", total, done))
-
-    def training(self, seed: int, method: str, epochs: int) -> None:
-        self.calls.append(("training", seed, method, epochs))
-
-    def epoch(self, epochs: int, value: float) -> None:
-        self.calls.append(("epoch", epochs, value))
-        self.left -= 1
-        if self.left == 0:
-            raise Stopped
-
-    def finished(self) -> None:
-        self.calls.append(("finished",))
-
-
 @pytest.fixture(scope="module", autouse=True)
 def images(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Cats and dogs of 16 pixels a side, told apart by brightness."""
-    root = tmp_path_factory.mktemp("data")
-    generator = np.random.default_rng(0)
-    (root / "catdog64").mkdir()
-    for split, n in (("train", 200), ("test", 100)):
-        labels = np.arange(n) % 2
-        pictures = generator.integers(0, 200, size=(n, 16, 16, 3)) + 25 * labels[:, None, None, None]
-        np.save(root / "catdog64" / f"{split}_images.npy", pictures.astype(np.uint8))
-        np.save(root / "catdog64" / f"{split}_labels.npy", labels)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SETWISE_DATA", str(root))
+    with bright_images(tmp_path_factory.mktemp("data"), "catdog64", classes=2, size=16, sizes=(200, 100)) as root:
         yield root
 
 

@@ -21,6 +21,7 @@ from setwise.experiments.reproduce.sketch_auc import SketchAUC
 from setwise.experiments.reproduce.solver_convergence import SolverConvergence
 from setwise.experiments.reproduce.solver_runtime import SolverRuntime, scorer_programs
 from setwise.lp import HiGHS, solve
+from support.runs import Watch
 
 pytest.importorskip("highspy", reason="the comparisons call HiGHS")
 TIMES = ("date", "core_seconds", "forward", "backward")
@@ -34,18 +35,6 @@ TINY: Mapping[str, Study] = {
     "all-positive": AllPositive(methods=("program", "fbeta_loss", "eban", "ours"), steps=60, rate=0.1, batch_size=16),
     "nmf-maps": NMFMaps(images=(20, 320), ranks=(1, 2), epochs=1),
 }
-
-
-class Silent:
-    """Progress that nobody watches."""
-
-    def start(self, total: int, done: int) -> None: ...
-
-    def training(self, seed: int, method: str, epochs: int) -> None: ...
-
-    def epoch(self, epochs: int, value: float) -> None: ...
-
-    def finished(self) -> None: ...
 
 
 def tiny_plan(name: str, **only: list[str]) -> StudyPlan:
@@ -63,7 +52,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, tuple[StudyPl
     found = {}
     for name in TINY:
         plan, out = tiny_plan(name), tmp_path_factory.mktemp(name)
-        records = plan.run(out, Silent())
+        records = plan.run(out, Watch())
         plan.write(records, out)
         found[name] = plan, records, out
     return found
@@ -88,7 +77,7 @@ def test_a_cell_alone_gives_the_same_digits(
 ) -> None:
     _, records, _ = done[name]
     some = {key: [f"{value:g}" if isinstance(value, float) else str(value)] for key, value in _last_cell(name).items()}
-    (record,) = tiny_plan(name, **some).run(tmp_path, Silent())
+    (record,) = tiny_plan(name, **some).run(tmp_path, Watch())
     (same,) = [r for r in records if r["key"] == record["key"]]
     assert timeless(record) == timeless(same)
 

@@ -21,6 +21,7 @@ from setwise.experiments.reproduce.tasks import judge_several_classes
 from setwise.losses import FBetaLoss
 from setwise.lp import LinearProgram, solve
 from setwise.measures import parse
+from support.runs import Watch, bright_images
 
 TINY = {
     "data": ["tinyimagenet100"],
@@ -37,31 +38,11 @@ TINY = {
 }
 
 
-class Silent:
-    """Progress that nobody watches."""
-
-    def start(self, total: int, done: int) -> None: ...
-
-    def training(self, seed: int, method: str, epochs: int) -> None: ...
-
-    def epoch(self, epochs: int, value: float) -> None: ...
-
-    def finished(self) -> None: ...
-
-
 @pytest.fixture(scope="module", autouse=True)
 def images(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Seven classes of 8 pixels a side, told apart by brightness, in the format of tinyimagenet100."""
-    root = tmp_path_factory.mktemp("data")
-    generator = np.random.default_rng(0)
-    (root / "tinyimagenet100").mkdir()
-    for split, n in (("train", 420), ("test", 210)):
-        labels = np.arange(n) % 7
-        pictures = generator.integers(0, 150, size=(n, 8, 8, 3)) + 15 * labels[:, None, None, None]
-        np.save(root / "tinyimagenet100" / f"{split}_images.npy", pictures.astype(np.uint8))
-        np.save(root / "tinyimagenet100" / f"{split}_labels.npy", labels)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SETWISE_DATA", str(root))
+    folder = tmp_path_factory.mktemp("data")
+    with bright_images(folder, "tinyimagenet100", classes=7, size=8, sizes=(420, 210)) as root:
         yield root
 
 
@@ -92,7 +73,7 @@ def test_thirds_of_the_classes_and_what_is_dropped() -> None:
 def test_the_multiclass_table_runs_and_draws_roc_curves(tmp_path: Path) -> None:
     methods = ["cross_entropy", "weighted_cross_entropy", "lp_ova", "lp_mu", "ours", "ours_mu"]
     plan = tiny_plan("multiclass-auc", methods, [80])
-    records = run(plan, tmp_path, Silent())
+    records = run(plan, tmp_path, Watch())
     assert [r["method"] for r in records] == methods
     for record in records:
         assert set(record["metrics"]) == {"auc_ova", "auc_mu", "accuracy"}
@@ -104,7 +85,7 @@ def test_the_multiclass_table_runs_and_draws_roc_curves(tmp_path: Path) -> None:
     assert "Columns: dropped of the first two classes, in percent." in text
     for name in ("table.png", "roc.png"):
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
-    again = run(replace(plan, only={"method": ["ours"], "level": ["80"]}), tmp_path / "again", Silent())
+    again = run(replace(plan, only={"method": ["ours"], "level": ["80"]}), tmp_path / "again", Watch())
     assert again[0]["metrics"] == next(r for r in records if r["method"] == "ours" and r["level"] == 80)["metrics"]
 
 
@@ -124,7 +105,7 @@ def test_roc_curves_have_the_area_that_is_reported() -> None:
 def test_operating_points_are_judged_by_both_and_tuned_by_their_own(tmp_path: Path) -> None:
     methods = ["cross_entropy", "eban", "ours", "eban_precision", "ours_precision"]
     plan = tiny_plan("operating-points", methods, [30])
-    records = run(plan, tmp_path, Silent())
+    records = run(plan, tmp_path, Watch())
     table = plan.table
     assert [r["method"] for r in records] == methods
     for record in records:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import doctest
 import math
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -402,10 +400,3 @@ def test_refusals_and_what_is_accepted() -> None:
     assert isinstance(base.A, Tensor)
     with pytest.raises(TypeError, match=r"`A`.*csr"):
         reduce_program(base.replaced(A=base.A.to_sparse_csr()), SufficientReduction(2))
-
-
-def test_the_page_runs() -> None:
-    page = Path(__file__).parents[2] / "docs" / "sketches.md"
-    result = doctest.testfile(str(page), module_relative=False, optionflags=doctest.NORMALIZE_WHITESPACE)
-    assert result.attempted >= 14
-    assert result.failed == 0

@@ -1,33 +1,17 @@
-"""The pages on the measures run as they stand, and the scripts behind their pictures and tables show what they say."""
+"""The scripts behind the pictures and tables of the pages on the measures show what these say."""
 
 from __future__ import annotations
 
-import doctest
-import importlib.util
 import re
-import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 import torch
 
 from setwise import losses, measures
+from support.scripts import script
 
-ROOT = Path(__file__).parents[2]
-DOCS = ROOT / "docs"
-PAGES = {"measures.md": 20, "how-to-choose.md": 30}
-
-
-def script(name: str) -> ModuleType:
-    """A script of the folder of benchmarks as a module."""
-    spec = importlib.util.spec_from_file_location(f"benchmark_{name}", ROOT / "benchmarks" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look themselves up there
-    spec.loader.exec_module(module)
-    return module
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 FREE = script("free_scores")
@@ -39,30 +23,12 @@ def is_default(name: str) -> bool:
     return not name.endswith(("ramp", "sigmoid", "tanh", "squared hinge"))
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_the_page_runs(page: str) -> None:
-    result = doctest.testfile(str(DOCS / page), module_relative=False, optionflags=doctest.NORMALIZE_WHITESPACE)
-    assert result.attempted >= PAGES[page]
-    assert result.failed == 0
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_every_block_of_code_is_an_example_and_every_link_leads_somewhere(page: str) -> None:
-    text = (DOCS / page).read_text()
-    assert all(block.startswith(">>> ") for block in text.split("```python\n")[1:])
-    for link in re.findall(r"\]\(([^)#]*)(?:#[^)]*)?\)", text):
-        assert not link or (DOCS / link).exists(), link
-    for file, anchor in re.findall(r"\]\(([^)#]*)#([^)]*)\)", text):
-        headings = re.findall(r"^#+ (.*)$", (DOCS / (file or page)).read_text(), re.MULTILINE)
-        assert anchor in {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
-
-
 def test_every_loss_is_on_the_page_and_every_name_is_understood() -> None:
     text = (DOCS / "measures.md").read_text()
     assert [name for name in losses.__all__ if f"`{name}" not in text] == []
     rows = [line.split(" | ") for line in text.splitlines() if line.startswith("| [")]
     assert len(rows) == 8
-    for row in rows[:-1]:  # the grid goes by its class alone
+    for row in rows:
         for name in re.findall(r"`([^`]*)`", row[2]):
             assert (measures.parse(name).program is None) == ("none" in row[3]) or "mcc" in row[2]
 

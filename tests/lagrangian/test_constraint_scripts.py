@@ -1,40 +1,10 @@
-"""The examples of the page on constraints run as they stand, and the scripts behind its tables say what they count."""
+"""The scripts behind the tables of the page on constraints say what they count."""
 
 from __future__ import annotations
 
-import doctest
-import importlib.util
-import sys
-from pathlib import Path
-from types import ModuleType
-
 import torch
 
-ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "constraints.md"
-
-
-def test_the_page_runs() -> None:
-    result = doctest.testfile(str(PAGE), module_relative=False, optionflags=doctest.NORMALIZE_WHITESPACE)
-    assert result.attempted > 35
-    assert result.failed == 0
-
-
-def test_every_block_of_code_on_the_page_is_an_example() -> None:
-    blocks = PAGE.read_text(encoding="utf-8").split("```python\n")[1:]
-    assert len(blocks) == 6
-    assert all(block.startswith(">>> ") for block in blocks)
-
-
-def script(name: str) -> ModuleType:
-    """A script of the folder of benchmarks as a module."""
-    spec = importlib.util.spec_from_file_location(f"benchmark_{name}", ROOT / "benchmarks" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+from support.scripts import script
 
 
 def test_fairness_counts_and_judges() -> None:
