@@ -26,22 +26,31 @@ def joined(*problems: LinearProgram) -> LinearProgram:
         (dense(0, 4), True),
         (dense(0, 5), False),
         (dense(0, 8, 50, 120), True),
-        (dense(0, 4, 65, 10), False),
-        (dense(0, 4, 60, 700), False),
+        (dense(0, 4, 65, 10), True),
+        (dense(0, 5, 60, 200), True),
         (equality_only(0, 3), True),
         (LinearProgram(torch.ones(3, 2), A_eq=torch.eye(2), b_eq=torch.ones(2)), False),
     ],
-    ids=["few", "many small ones", "heavy ones", "many variables", "many entries", "equalities", "nothing to choose"],
+    ids=[
+        "few",
+        "many small ones",
+        "heavy ones",
+        "few, of many variables",
+        "many, of many entries",
+        "equalities",
+        "nothing to choose",
+    ],
 )
 def test_which_batches_are_taken_one_by_one(problem: LinearProgram, expected: bool) -> None:
     assert suits(Flat.of(problem)) is expected
+    assert suits(Flat.of(problem), warm=True) is (problem.equalities < problem.variables)
     assert bool(solve(problem).optimal.all())
 
 
 @pytest.mark.parametrize("kind", [dense, sparse, wide, equality_only, badly_scaled])
 def test_they_end_where_the_batched_method_ends(kind: Generator) -> None:
     flat = scaled(kind(1, 4))
-    mine, theirs = one_by_one(flat, 100), interior(flat, max_steps=100, tolerance=1e-10)
+    mine, theirs = one_by_one(flat, 100).outcome, interior(flat, max_steps=100, tolerance=1e-10)
     assert mine.code.tolist() == [VERTEX] * 4
     assert theirs.code.tolist() == [VERTEX] * 4
     for one, other in zip(mine.point, theirs.point, strict=True):
@@ -62,7 +71,7 @@ def test_rows_that_are_switched_off_count_for_nothing() -> None:
 
 def test_what_is_left_goes_to_the_batched_method() -> None:
     problem = joined(dense(3, 2, 10, 25), infeasible(3, 1), unbounded(3, 1))
-    found = one_by_one(scaled(problem), 100)
+    found = one_by_one(scaled(problem), 100).outcome
     assert found.code.tolist() == [VERTEX, VERTEX, RUNNING, RUNNING]
     assert found.steps[2:].tolist() == [0, 0]
     solution = solve(problem, throw=False)
@@ -72,16 +81,16 @@ def test_what_is_left_goes_to_the_batched_method() -> None:
 
 def test_it_gives_up_on_a_batch_that_is_not_for_it() -> None:
     problem = joined(infeasible(4, 3), dense(4, 1, 10, 25))
-    assert one_by_one(scaled(problem), 100).code.tolist() == [RUNNING] * 4
+    assert one_by_one(scaled(problem), 100).outcome.code.tolist() == [RUNNING] * 4
     assert solve(problem, throw=False).optimal.tolist() == [False] * 3 + [True]
 
 
 def test_steps_are_limited() -> None:
     flat = scaled(dense(5, 2))
-    assert one_by_one(flat, 1).code.tolist() == [RUNNING] * 2
+    assert one_by_one(flat, 1).outcome.code.tolist() == [RUNNING] * 2
 
 
 def test_a_badly_scaled_single_program_is_scaled_first() -> None:
     problem = badly_scaled(6, 1)
-    assert one_by_one(scaled(problem), 100).code.tolist() == [VERTEX]
-    assert int(solve(problem).steps) == int(one_by_one(scaled(problem), 100).steps)
+    assert one_by_one(scaled(problem), 100).outcome.code.tolist() == [VERTEX]
+    assert int(solve(problem).steps) == int(one_by_one(scaled(problem), 100).outcome.steps)

@@ -10,8 +10,9 @@ from torch import Tensor
 
 from setwise.lp import ImplicitGradient, LinearProgram, Solution, Status, solve
 from setwise.lp._basis import Basis, constraints
-from setwise.lp._corner import solve_single
-from setwise.lp.single import System, find_corner
+from setwise.lp._corner import corner_solution
+from setwise.lp.pivots import Corner
+from setwise.lp.single import System, approach
 from support.highs import highs_solve
 from support.programs import (
     Generator,
@@ -46,7 +47,8 @@ def mixed(seed: int, *batch: int) -> LinearProgram:
 def quick(problem: LinearProgram, tolerance: float = 1e-9) -> Solution | None:
     """What the short way gives, if it gets there."""
     system = System.of(problem)
-    return None if system is None else solve_single(problem, system, max_steps=100, tolerance=tolerance)
+    found = None if system is None else approach(system, 100, 1e-10)
+    return corner_solution(problem, system, found, tolerance) if system and isinstance(found, Corner) else None
 
 
 @pytest.mark.parametrize("kind", [dense, tall, wide, equality_only])
@@ -85,12 +87,10 @@ def test_it_agrees_with_the_batched_method_field_by_field(batch: tuple[int, ...]
     [
         dense(0, 2),
         badly_scaled(0, 1),
-        dense(0, 1, 65, 10),
-        dense(0, 1, 20, 2000),
         LinearProgram(torch.ones(2), torch.eye(2).to_sparse_csr(), torch.ones(2)),
         LinearProgram(torch.ones(2), A_eq=torch.eye(2), b_eq=torch.ones(2)),
     ],
-    ids=["two of them", "badly scaled", "many variables", "many rows", "sparse", "as many equalities as variables"],
+    ids=["two of them", "badly scaled", "sparse", "as many equalities as variables"],
 )
 def test_other_programs_are_not_for_it(problem: LinearProgram) -> None:
     assert System.of(problem) is None
@@ -127,12 +127,12 @@ def test_steps_are_limited_and_tolerances_kept() -> None:
     problem = dense(1, 1)
     system = System.of(problem)
     assert system is not None
-    assert find_corner(system, 1) is None
-    corner = find_corner(system, 100)
-    assert corner is not None
+    assert approach(system, 1, 1e-10) is None
+    corner = approach(system, 100, 1e-10)
+    assert isinstance(corner, Corner)
     assert 1 < corner.steps < 20
-    assert find_corner(system, corner.steps) is not None
-    assert find_corner(system, corner.steps - 1) is None
+    assert approach(system, corner.steps, 1e-10) is not None
+    assert approach(system, corner.steps - 1, 1e-10) is None
     assert quick(problem, 1e-30) is None
 
 

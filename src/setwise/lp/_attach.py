@@ -181,7 +181,8 @@ def _outer(v: Tensor, x: Tensor, *, shared: bool) -> Tensor:
     """V x', summed over the batch where there is one matrix for all.  # shape: (*batch, m, n) or (m, n)."""
     x = x.to(v.dtype)
     if shared:
-        return v.reshape(-1, v.shape[-1]).mT @ x.reshape(-1, x.shape[-1])
+        count = v.shape[:-1].numel()  # there may be no rows, from which no size can be told
+        return v.reshape(count, v.shape[-1]).mT @ x.reshape(count, x.shape[-1])
     return v.unsqueeze(-1) * x.unsqueeze(-2)
 
 

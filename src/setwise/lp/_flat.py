@@ -217,6 +217,11 @@ class Scaling:
     row_eq: Tensor  # shape: (batch, p)
     column: Tensor  # shape: (batch, n)
 
+    @classmethod
+    def none(cls, flat: Flat) -> Scaling:
+        """That of programs which are taken as they are."""
+        return cls(*(torch.ones_like(part) for part in (flat.h, flat.e, flat.c)))
+
     def back(self, point: Point) -> Point:
         """From the scaled problem to the original one."""
         return Point(point.x * self.column, point.z * self.row, point.y * self.row_eq)

@@ -1,60 +1,109 @@
-"""A batch of small programs, each on its own: faster than all at once where they are few or not so small.
+"""A batch of programs on the CPU, each on its own: faster than all at once unless they are many and tiny.
 
 A step of the method in :mod:`setwise.lp.single` costs some sixty calls for each program; one of
 :mod:`setwise.lp.interior` twice as many for the whole batch, but with more to compute, for it embeds, masks, refines
-and has more right-hand sides. So a few programs of any size, and any number of programs with thousands of entries,
-where the arithmetic outweighs the calls, are better taken one by one.
+and has more right-hand sides. And each program stops when it is done, and keeps the inverse of its active rows for the
+backward pass. From an earlier solution that was a plain vertex, pivots alone may lead to the new one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 
+from setwise.lp._corner import CornerFactor
 from setwise.lp._flat import Flat, Point
-from setwise.lp.interior import RUNNING, VERTEX, Outcome
-from setwise.lp.single import MOST_ENTRIES, MOST_VARIABLES, System, find_corner
+from setwise.lp.interior import NEAR, RUNNING, VERTEX, Outcome
+from setwise.lp.pivots import Array, Corner, Places
+from setwise.lp.single import Nearby, System, approach, resume
 
 _FEW = 4  # programs
 _MANY = 5_000  # entries of A in each
 _FAILURES = 3  # after which the rest of the batch is taken to be of the same kind, and not tried
+_POSITIVE = 1e-9  # of the largest multiplier
 
 
-def suits(flat: Flat) -> bool:
-    """Whether the programs should be taken one by one."""
+Found = Corner | Nearby | None
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What was found, and the factorization where all programs ended at a vertex that is their one optimum."""
+
+    outcome: Outcome  # codes VERTEX, NEAR and RUNNING, the last with no steps
+    factor: CornerFactor | None
+
+
+def suits(flat: Flat, *, warm: bool = False) -> bool:
+    """Whether the programs should be taken one by one; with earlier solutions at hand, they should on any CPU."""
     batch, m, p, n = flat.sizes
-    small = n <= MOST_VARIABLES and flat.h.shape[1] * n <= MOST_ENTRIES and flat.c.device.type == "cpu"
-    return small and p < n and (batch <= _FEW or m * n >= _MANY)
+    return flat.c.device.type == "cpu" and p < n and (warm or batch <= _FEW or m * n >= _MANY)
 
 
-def one_by_one(flat: Flat, max_steps: int) -> Outcome:
-    """What is found on the way of :mod:`setwise.lp.single`: a vertex, or nothing (``RUNNING``, no steps)."""
-    point = Point(*(torch.zeros_like(part) for part in (flat.c, flat.h, flat.e)))
-    code = torch.full((flat.c.shape[0],), RUNNING)
-    steps = torch.zeros_like(code)
-    failures = 0
-    for k, system in enumerate(_systems(flat)):
-        corner = find_corner(system, max_steps)
+def take(system: System, max_steps: int, tolerance: float, before: Array | None = None) -> Found:
+    """A vertex, a point near the optimum, or nothing, on the way of :mod:`setwise.lp.single`.
+
+    Args:
+        system: The program.
+        max_steps: The most steps.
+        tolerance: Of a point near the optimum.
+        before: Multipliers of an earlier solution, over [A; -I; I]. If those that are positive are not as many as it
+            takes to fix a point, nothing is done: there is a method that can use them all the same.
+    """
+    if before is not None:
+        own = before[system.rows]
+        active = (own > _POSITIVE * own.max(initial=0.0)).nonzero()[0]
+        if len(active) != len(system.c) - len(system.e):
+            return None
+        corner = resume(system, active)
         if corner is not None:
-            code[k], steps[k] = VERTEX, corner.steps
-            x, z, y = (part.numpy()[k] for part in point)
-            x[:], z[system.rows], y[:] = corner.x, corner.z, corner.y
-            continue
-        failures += 1
+            return corner
+    return approach(system, max_steps, tolerance)
+
+
+def one_by_one(flat: Flat, max_steps: int, tolerance: float = 1e-10, start: Point | None = None) -> Taken:
+    """Take each program of a batch, from an earlier solution where there is one."""
+    columns = _columns(flat)
+    arrays = flat.numpy()
+    sides, before = np.full((2, flat.c.shape[0], flat.A.shape[1] + 2 * flat.c.shape[1]), np.inf)
+    sides[:, columns] = np.where(arrays.mask > 0, arrays.h, np.inf)
+    if start is not None:
+        before[:, columns] = start.z.numpy()
+    pairs: list[tuple[Places, Found]] = []
+    failures = 0
+    for k in range(len(sides)):
+        system = System.from_arrays(arrays.c[k], arrays.A[k], sides[k], arrays.E[k], arrays.e[k])
+        found = take(system, max_steps, tolerance, None if start is None else before[k])
+        pairs.append((system.rows, found))
+        failures += found is None
         if failures == _FAILURES:
             break
-    return Outcome(point, code, steps)
+    return gather(flat, pairs)
 
 
-def _systems(flat: Flat) -> Iterator[System]:
-    """Each program with its bounds written out and without its masked rows."""
-    arrays = flat.numpy()
-    eye = np.eye(flat.c.shape[1])
-    bounds = [-eye] * flat.has_lower + [eye] * flat.has_upper
-    for k in range(len(arrays.c)):
-        rows = arrays.mask[k].nonzero()[0]
-        G = np.concatenate([arrays.A[k], *bounds])[rows]
-        Gt = np.ascontiguousarray(G.T)
-        yield System(arrays.c[k], G, Gt, arrays.h[k, rows], arrays.E[k], arrays.e[k], rows, flat.A.shape[1])
+def gather(flat: Flat, pairs: Sequence[tuple[Places, Found]]) -> Taken:
+    """What was found for the first programs of a batch, each with its rows, as the other methods give it."""
+    batch, m, p, n = flat.sizes
+    every, x, y = np.zeros((batch, m + 2 * n)), np.zeros((batch, n)), np.zeros((batch, p))
+    code, steps = np.full(batch, RUNNING), np.zeros(batch, dtype=np.int64)
+    corners: list[tuple[Places, Corner]] = []
+    for k, (rows, found) in enumerate(pairs):
+        if found is None:
+            continue
+        x[k], y[k], every[k, rows] = found.x, found.y, found.z
+        code[k], steps[k] = VERTEX if isinstance(found, Corner) else NEAR, found.steps
+        if isinstance(found, Corner) and found.strict:
+            corners.append((rows[found.active], found))
+    point = Point(*(torch.from_numpy(part) for part in (x, every[:, _columns(flat)], y)))
+    outcome = Outcome(point, torch.from_numpy(code), torch.from_numpy(steps))
+    return Taken(outcome, CornerFactor(corners, m) if len(corners) == batch else None)
+
+
+def _columns(flat: Flat) -> Places:
+    """Which of the rows [A; -I; I] the batch has."""
+    _, m, _, n = flat.sizes
+    first, last = (m if flat.has_lower else m + n), (m + 2 * n if flat.has_upper else m + n)
+    return np.concatenate([np.arange(m), np.arange(first, last)])

@@ -1,40 +1,44 @@
-"""One small program on plain NumPy arrays: a short way to a proven vertex, several times faster than the batched one.
+"""One program on plain NumPy arrays: a short way to a proven vertex, several times faster than the batched one.
 
-With one program of a few dozen variables there is little to compute, and the time goes into calls. So this module has
-arrays without a batch dimension, writes out the rows that count,
+This module has arrays without a batch dimension, writes out the rows that count,
 
     min c'x   s.t.   G x + s = h,   E x = e,   s >= 0,      G = finite rows of [A; -I; I],
 
 and takes Mehrotra's predictor-corrector steps on this system itself, not on the embedding of
-:mod:`setwise.lp.interior`: less to compute, at the price that nothing is learnt where there is no optimum. As there,
-the rows with z > s are solved for directly once they fix a point (late, if they do not, those with the largest z / s),
-and a vertex that proves optimal is exact. Whatever ends otherwise (no optimum, no vertex, badly scaled data) is left to
-the batched method.
+:mod:`setwise.lp.interior`: less to compute, at the price that nothing is learnt where there is no optimum. The rows
+with the largest z / s soon change little from step to step; from there pivots lead to the vertex
+(:mod:`setwise.lp.pivots`), and what proves optimal is exact. Where there is no such vertex the steps go on to a point
+near the optimum. Whatever ends otherwise (no optimum, badly scaled data) is left to the batched method.
+
+The matrix of a step, G' diag(z / s) G, is made as B'B, for which BLAS has half the work of a product of two matrices.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
+import torch
 from torch import Tensor
 
 from setwise.lp._flat import WELL_SCALED
 from setwise.lp.operator import is_csr
+from setwise.lp.pivots import Array, Corner, Places, find_vertex
 from setwise.lp.problem import LinearProgram
-from setwise.lp.vertex import FEASIBLE
 
-Array = NDArray[np.float64]
-Places = NDArray[np.intp]
-
-MOST_VARIABLES = 64
-MOST_ENTRIES = 40_000  # of G; beyond, arithmetic outweighs the calls
-_MOST_STEPS = 30
+_BY_INVERSE = 64  # variables up to which the inverse is faster than a factorization and its calls
+_MOST_STEPS = 50
 _TO_THE_BOUNDARY = 0.995
-# Of the mean product s z, for data of size 1: where to take the rows with the largest z / s, and where to give up.
-_LATE, _CONVERGED, _DIVERGED = 1e-6, 1e-14, 1e15
+_RIDGE = 1e-14  # of the largest diagonal entry
+# Of the mean product s z, for data of size 1: where to take the rows with the largest z / s for active though there is
+# no clear cut, where to look at the residuals, and where to give up.
+_LATE, _NEAR, _DIVERGED = 1e-6, 1e-7, 1e15
+_GOOD_ENOUGH = 1e-7  # a residual that rounding keeps from falling further
+_SETTLED = 0.6  # times the root of their number: active rows that may still change when pivots begin
+_ATTEMPTS = 3  # at pivots
+_SHORT, _PATIENCE = 0.1, 3  # so many steps so short tell of a program without optimum
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,6 @@ class System:
 
     c: Array  # shape: (n,)
     G: Array  # shape: (k, n)
-    Gt: Array  # its transpose, in order, shape: (n, k)
     h: Array  # shape: (k,)
     E: Array  # shape: (p, n)
     e: Array  # shape: (p,)
@@ -54,8 +57,7 @@ class System:
     def of(cls, problem: LinearProgram) -> Self | None:
         """The arrays of a program, or None where this module is not for it."""
         n, m, p = problem.variables, problem.inequalities, problem.equalities
-        small = n <= MOST_VARIABLES and (m + 2 * n) * n <= MOST_ENTRIES and p < n
-        if not small or problem.device.type != "cpu" or problem.batch_shape.numel() != 1:
+        if p >= n or problem.device.type != "cpu" or problem.batch_shape.numel() != 1:
             return None
         if not (isinstance(problem.A, Tensor) and isinstance(problem.A_eq, Tensor)):
             return None
@@ -64,12 +66,30 @@ class System:
         A, E = to_array(problem.A, m, n), to_array(problem.A_eq, p, n)
         if not _is_well_scaled(np.concatenate([A, E]) if p else A):
             return None
-        eye = np.eye(n)
         sides = np.concatenate([to_array(problem.b, m), -to_array(problem.lower, n), to_array(problem.upper, n)])
+        return cls.from_arrays(to_array(problem.c, n), A, sides, E, to_array(problem.b_eq, p))
+
+    @classmethod
+    def from_arrays(cls, c: Array, A: Array, sides: Array, E: Array, e: Array) -> Self:
+        """The system of [A; -I; I] x <= sides, without the rows whose side is infinite."""
+        m, n = A.shape
         rows = np.isfinite(sides).nonzero()[0]
-        G = np.concatenate([A, -eye, eye])[rows]
-        Gt = np.ascontiguousarray(G.T)
-        return cls(to_array(problem.c, n), G, Gt, sides[rows], E, to_array(problem.b_eq, p), rows, m)
+        inner, low, high = np.split(rows, np.searchsorted(rows, (m, m + n)))
+        G = np.zeros((len(rows), n))
+        G[: len(inner)] = A if len(inner) == m else A[inner]
+        bounds = np.arange(len(inner), len(rows))
+        G[bounds, np.concatenate([low, high - n]) - m] = np.repeat((-1.0, 1.0), (len(low), len(high)))
+        return cls(c, G, sides[rows], E, e, rows, m)
+
+    def normal(self, weight: Array) -> Array:
+        """G' diag(weight) G, the bounds without a product.  # shape: (n, n)."""
+        n = len(self.c)
+        count = int(self.rows.searchsorted(self.inequalities))
+        B = self.G[:count] * np.sqrt(weight[:count, None])
+        matrix: Array = B.T @ B
+        diagonal = matrix.reshape(-1)[:: n + 1]
+        diagonal += np.bincount((self.rows[count:] - self.inequalities) % n, weight[count:], minlength=n)
+        return matrix
 
     def by_kind(self, z: Array, y: Array) -> tuple[Array, Array, Array, Array]:
         """Multipliers of G and E as those of inequalities, equalities, lower and upper bounds."""
@@ -79,13 +99,9 @@ class System:
         return every[:m], y, every[m : m + n], every[m + n :]
 
 
-@dataclass(frozen=True)
-class Corner:
-    """A vertex that is proven optimal, with the inverse of its rows K = [active rows of G; E]."""
+class Nearby(NamedTuple):
+    """A point near an optimum that is no plain vertex."""
 
-    active: Places  # rows of G, shape: (n - p,)
-    K: Array  # shape: (n, n)
-    inverse: Array  # shape: (n, n)
     x: Array  # shape: (n,)
     z: Array  # shape: (k,)
     y: Array  # shape: (p,)
@@ -95,28 +111,31 @@ class Corner:
 class _Iterate(NamedTuple):
     x: Array  # shape: (n,)
     y: Array  # shape: (p,)
-    s: Array  # shape: (k,)
-    z: Array  # shape: (k,)
+    sz: Array  # s and z, shape: (2, k)
 
 
-def find_corner(system: System, max_steps: int) -> Corner | None:
-    """Predictor-corrector steps until the active rows prove optimal; None where they do not."""
-    size, price = max(_size(system.h), _size(system.e)), _size(system.c)
-    if not (size and price and 0 < len(system.c) - len(system.e) <= len(system.h)):
-        return None
-    scaled = replace(system, c=system.c / price, h=system.h / size, e=system.e / size)
-    with np.errstate(all="ignore"):  # what overflows is left to the batched method
-        try:
-            corner = _run(scaled, min(max_steps, _MOST_STEPS))
-        except np.linalg.LinAlgError:
-            return None
-    return corner and replace(corner, x=corner.x * size, z=corner.z * price, y=corner.y * price)
+class _Residual(NamedTuple):
+    dual: Array  # shape: (n,)
+    primal: Array  # shape: (k,)
+    equality: Array  # shape: (p,)
 
 
-def solved(K: Array, inverse: Array, right: Array) -> Array:
-    """K^-1 right by the inverse and one step of refinement."""
-    x = inverse @ right
-    return np.asarray(x + inverse @ (right - K @ x))
+def approach(system: System, max_steps: int, tolerance: float) -> Corner | Nearby | None:
+    """Predictor-corrector steps until the active rows lead to a vertex or the residuals are within a tolerance.
+
+    Args:
+        system: The program.
+        max_steps: The most steps; there is a limit of its own.
+        tolerance: Of the residuals and the gap, where there is no vertex.
+    """
+    return _on_size_one(system, lambda scaled: _run(scaled, min(max_steps, _MOST_STEPS), tolerance))
+
+
+def resume(system: System, active: Places) -> Corner | None:
+    """The vertex by pivots from the active rows of an earlier solution, where that is the shorter way."""
+    most = 10 + len(system.c)
+    found = _on_size_one(system, lambda scaled: find_vertex(scaled, active, pivots=most, steps=1))
+    return found if isinstance(found, Corner) else None
 
 
 def to_array(value: Tensor, *shape: int) -> Array:
@@ -124,93 +143,173 @@ def to_array(value: Tensor, *shape: int) -> Array:
     return np.asarray(value.numpy(force=True), np.float64).reshape(shape)
 
 
-def _run(system: System, max_steps: int) -> Corner | None:
-    needed = len(system.c) - len(system.e)
-    it = _start(system)
-    tried = b""
-    for step in range(max_steps + 1):
-        mu = float(it.s @ it.z) / len(it.s)
-        if not _CONVERGED < mu < _DIVERGED:
+def _on_size_one(system: System, run: Callable[[System], Corner | Nearby | None]) -> Corner | Nearby | None:
+    """What is found for the program with its cost and sides brought to size 1, in the program's own size."""
+    size, price = max(_size(system.h), _size(system.e)), _size(system.c)
+    if not (size and price and 0 < len(system.c) - len(system.e) <= len(system.h)):
+        return None
+    scaled = replace(system, c=system.c / price, h=system.h / size, e=system.e / size)
+    with np.errstate(all="ignore"):  # what overflows is left to the batched method
+        try:
+            found = run(scaled)
+        except np.linalg.LinAlgError:
             return None
-        active = (it.z > it.s).nonzero()[0]
-        if len(active) != needed and mu < _LATE:
-            active = np.sort((it.z / it.s).argpartition(-needed)[-needed:])
-        if len(active) == needed and active.tobytes() != tried:
-            tried = active.tobytes()
-            corner = _prove(system, active, step)
-            if corner is not None:
-                return corner
-        it = _advance(system, it, mu)
+    if found is None:
+        return None
+    x, z, y = found.x * size, found.z * price, found.y * price
+    return replace(found, x=x, z=z, y=y) if isinstance(found, Corner) else Nearby(x, z, y, found.steps)
+
+
+def _run(system: System, max_steps: int, tolerance: float) -> Corner | Nearby | None:
+    it = _start(system)
+    residual = _residual(system, it)
+    tries = _Tries(system)
+    last, stuck = np.inf, 0
+    for step in range(max_steps + 1):
+        s, z = it.sz
+        mu = float(s @ z) / len(s)
+        if not 0 < mu < _DIVERGED:
+            return None
+        weight = z / s
+        corner = tries.corner(weight, mu, step)
+        if corner is not None:
+            return corner
+        if mu < _NEAR:
+            residual = _residual(system, it)
+            error = _error(system, it, residual)
+            if error < tolerance or _GOOD_ENOUGH > error > 0.5 * last:
+                return Nearby(it.x, z, it.y, step)
+            last = error
+        it, residual, length = _advance(system, it, residual, mu, weight)
+        stuck += length < _SHORT
+        if stuck == _PATIENCE:
+            return None
     return None
+
+
+class _Tries:
+    """When to leave the interior: looks at the active rows after each step."""
+
+    def __init__(self, system: System) -> None:
+        self.system = system
+        self.needed = len(system.c) - len(system.e)
+        self.before = np.zeros(len(system.h), dtype=bool)
+        self.tried = b""
+        self.left = _ATTEMPTS
+
+    def corner(self, ratio: Array, mu: float, step: int) -> Corner | None:
+        """The optimal vertex, where the rows with the largest ratio z / s lead to it."""
+        active = ratio > 1
+        clear = np.count_nonzero(active) == self.needed
+        if not clear:
+            active = np.zeros_like(active)
+            active[ratio.argpartition(-self.needed)[-self.needed :]] = True
+        changed = np.count_nonzero(active & ~self.before)
+        self.before = active
+        settled = self.left > 0 and changed <= max(2.0, _SETTLED * self.needed**0.5)
+        if not (settled or clear or mu < _LATE) or active.tobytes() == self.tried:
+            return None
+        self.tried = active.tobytes()
+        self.left -= settled
+        pivots = (20 + self.needed) if settled else 0
+        return find_vertex(self.system, active.nonzero()[0], pivots=pivots, steps=step)
 
 
 def _start(system: System) -> _Iterate:
     """Mehrotra's: x that comes nearest to G x = h, the least z that balances c, and both moved inside."""
-    n = len(system.c)
-    inverse = _inverse(system, np.ones_like(system.h))
-    xy = inverse[:, :n] @ (system.Gt @ system.h) + inverse[:, n:] @ system.e
-    uv = -(inverse[:, :n] @ system.c)
+    n, p = len(system.c), len(system.e)
+    solve = _factored(system, np.ones_like(system.h))
+    xy = solve(np.concatenate([system.h @ system.G, system.e]))
+    uv = solve(np.concatenate([-system.c, np.zeros(p)]))
     s, z = system.h - system.G @ xy[:n], system.G @ uv[:n]
     s, z = s + max(-1.5 * s.min(), 0.0), z + max(-1.5 * z.min(), 0.0)
     half = 0.5 * (s @ z)
-    return _Iterate(xy[:n], uv[n:], s + half / z.sum(), z + half / s.sum())
+    return _Iterate(xy[:n], uv[n:], np.stack([s + half / z.sum(), z + half / s.sum()]))
 
 
-def _inverse(system: System, weight: Array) -> Array:
-    """Of [[G' diag(weight) G, E'], [E, 0]].  # shape: (n + p, n + p)."""
-    matrix = (system.Gt * weight) @ system.G
-    if len(system.e):
-        p = len(system.e)
-        matrix = np.block([[matrix, system.E.T], [system.E, np.zeros((p, p))]])
-    return np.asarray(np.linalg.inv(matrix))
+def _factored(system: System, weight: Array) -> Callable[[Array], Array]:
+    """What solves [[G' diag(weight) G, E'], [E, 0]] v = right."""
+    matrix = system.normal(weight)
+    n, p = len(system.c), len(system.e)
+    if n + p <= _BY_INVERSE:
+        if p:
+            matrix = np.block([[matrix, system.E.T], [system.E, np.zeros((p, p))]])
+        return np.linalg.inv(matrix).__matmul__
+    inner = _cholesky(matrix)
+    if not p:
+        return lambda right: inner(right[:, None])[:, 0]
+    back = inner(np.ascontiguousarray(system.E.T))  # shape: (n, p)
+    schur = _cholesky(system.E @ back)
+
+    def solve(right: Array) -> Array:
+        x = inner(right[:n, None])
+        y = schur(system.E @ x - right[n:, None])
+        return np.concatenate([x - back @ y, y])[:, 0]
+
+    return solve
 
 
-def _advance(system: System, it: _Iterate, mu: float) -> _Iterate:
-    """One predictor-corrector step, of its own length for the point and for the multipliers."""
-    x, y, s, z = it
-    G, Gt, n = system.G, system.Gt, len(system.c)
-    dual, primal = system.c + Gt @ z, G @ x + s - system.h
-    if len(y):
-        dual, equality = dual + y @ system.E, system.E @ x - system.e
-    weight = z / s
-    inverse = _inverse(system, weight)
-
-    def direction(excess: Array | float) -> tuple[Array, Array, Array]:
-        """Of x and y, of s and of z, to where to first order all residuals are 0 and s z = -s * excess."""
-        right = dual + Gt @ (weight * primal - z - excess)
-        d = -(inverse @ (np.concatenate([right, equality]) if len(y) else right))
-        ds = -primal - G @ d[:n]
-        return d, ds, -z - weight * ds - excess
-
-    _, ds, dz = direction(0.0)
-    reached = float((s + min(1.0, _longest(s, ds)) * ds) @ (z + min(1.0, _longest(z, dz)) * dz)) / len(s)
-    d, ds, dz = direction((ds * dz - (reached / mu) ** 3 * mu) / s)
-    a, b = (min(1.0, _TO_THE_BOUNDARY * _longest(*pair)) for pair in ((s, ds), (z, dz)))
-    return _Iterate(x + a * d[:n], y + b * d[n:], s + a * ds, z + b * dz)
+def _cholesky(matrix: Array) -> Callable[[Array], Array]:
+    """What solves with a positive definite matrix; torch has the triangular solves that NumPy has not."""
+    diagonal = matrix.reshape(-1)[:: len(matrix) + 1]
+    diagonal += _RIDGE * diagonal.max()
+    lower, info = torch.linalg.cholesky_ex(torch.from_numpy(matrix))
+    if int(info):
+        raise np.linalg.LinAlgError
+    return lambda right: torch.cholesky_solve(torch.from_numpy(right), lower).numpy()
 
 
-def _longest(value: Array, step: Array) -> float:
-    """The longest step that keeps positive values from turning negative."""
-    return -1 / min(float((step / value).min()), -1e-8)
+def _residual(system: System, it: _Iterate) -> _Residual:
+    s, z = it.sz
+    dual, primal = system.c + z @ system.G, system.G @ it.x + s - system.h
+    if not len(it.y):
+        return _Residual(dual, primal, it.y)
+    return _Residual(dual + it.y @ system.E, primal, system.E @ it.x - system.e)
 
 
-def _prove(system: System, active: Places, steps: int) -> Corner | None:
-    """Solve for the vertex of the active rows; None unless it is feasible and its multipliers are not negative."""
-    K = np.concatenate([system.G[active], system.E])
-    right = np.concatenate([system.h[active], system.e])
-    try:
-        inverse = np.linalg.inv(K)
-    except np.linalg.LinAlgError:
-        return None
-    x, multipliers = solved(K, inverse, right), solved(K.T, inverse.T, -system.c)
-    chosen = multipliers[: len(active)]
-    # Data are of size 1. Written so that what is not a number proves nothing.
-    feasible = (system.h - system.G @ x).min() >= -2 * FEASIBLE and np.abs(K @ x - right).max() <= 2 * FEASIBLE
-    if not (feasible and chosen.min() >= -2 * FEASIBLE):
-        return None
-    z = np.zeros_like(system.h)
-    z[active] = np.maximum(chosen, 0.0)
-    return Corner(active, K, inverse, x, z, multipliers[len(active) :], steps)
+def _error(system: System, it: _Iterate, r: _Residual) -> float:
+    """The largest residual, or the gap."""
+    cost = float(system.c @ it.x)
+    gap = abs(cost + system.h @ it.sz[1] + system.e @ it.y) / (1 + abs(cost))
+    return max(_size(r.dual), _size(r.primal), _size(r.equality), float(gap))
+
+
+def _advance(system: System, it: _Iterate, r: _Residual, mu: float, weight: Array) -> tuple[_Iterate, _Residual, float]:
+    """One predictor-corrector step, of its own length for the point and for the multipliers; also the shorter of them.
+
+    The residuals are linear in the step, so those of the next iterate are the same ones, shorter.
+    """
+    x, y, sz = it
+    s, z = sz
+    G, n = system.G, len(system.c)
+    solve = _factored(system, weight)
+
+    # The predictor: to first order, all residuals and all products s z to 0.
+    right = r.dual + (weight * r.primal - z) @ G
+    d = -solve(np.concatenate([right, r.equality]) if len(y) else right)
+    dsz = np.empty_like(sz)
+    np.negative(r.primal + G @ d[:n], out=dsz[0])
+    np.negative(z + weight * dsz[0], out=dsz[1])
+    ahead = sz + np.minimum(_longest(sz, dsz), 1.0) * dsz
+    sigma = (float(ahead[0] @ ahead[1]) / len(s) / mu) ** 3
+
+    # The corrector: what is left of the products, and back to a share sigma of their mean.
+    excess = (dsz[0] * dsz[1] - sigma * mu) / s
+    right = excess @ G
+    change = solve(np.concatenate([right, np.zeros(len(y))]) if len(y) else right)
+    move = G @ change[:n]
+    d += change
+    dsz[0] -= move
+    dsz[1] += weight * move - excess
+    lengths = np.minimum(_TO_THE_BOUNDARY * _longest(sz, dsz), 1.0)
+    a, b = float(lengths[0, 0]), float(lengths[1, 0])
+    after = _Iterate(x + a * d[:n], y + b * d[n:], sz + lengths * dsz)
+    return after, _Residual((1 - b) * r.dual, (1 - a) * r.primal, (1 - a) * r.equality), min(a, b)
+
+
+def _longest(value: Array, step: Array) -> Array:
+    """The longest steps that keep positive values from turning negative.  # shape: (2, 1)."""
+    return np.asarray(-1 / np.minimum((step / value).min(1, keepdims=True), -1e-8))
 
 
 def _size(value: Array) -> float:

@@ -1,0 +1,180 @@
+"""From rows that nearly fix the optimum to the vertex that is optimal: pivots of the simplex method, on NumPy arrays.
+
+For min c'x s.t. G x <= h, E x = e, take n - p rows of G, and K = [those rows; E] with its inverse. They give the point
+x = K^-1 (h, e) and the multipliers w = -K^-T c. The point is optimal if no other row is broken and no multiplier of the
+chosen rows is negative. Otherwise one chosen row is exchanged for another at a time, and the inverse follows by a
+rank-one update:
+
+- *Dual steps*, while a row is broken: the row r that is broken the most comes in. With g_r = K'a, the multipliers stay
+  non-negative if the row with the least w_j / a_j over a_j > 0 goes out. Multipliers that are negative at the start are
+  counted as 0 until all rows hold, which is to say that the cost is changed for a while.
+- *Primal steps*, while a multiplier is negative: that row goes out, and along its column of the inverse the first row
+  that would be broken comes in.
+
+Interior steps name the rows nearly right when they are half done, and in training an earlier solution does. A few
+pivots, each the price of a product with G, then take the place of several factorizations. There is no guard against
+cycles but the limit on the pivots: whoever calls has another way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from setwise.lp.vertex import FEASIBLE
+
+if TYPE_CHECKING:
+    from setwise.lp.single import System
+
+Array = NDArray[np.float64]
+Places = NDArray[np.intp]
+
+_BROKEN = 1e-11  # a slack or a multiplier below minus this calls for a pivot; data are of size 1
+_PIVOT = 1e-8  # the least number to divide by
+_STRICT = 1e-9  # of slacks and multipliers where the optimum is said to be unique
+
+
+@dataclass(frozen=True)
+class Corner:
+    """A vertex that is proven optimal, with the inverse of its rows K = [active rows of G; E]."""
+
+    active: Places  # rows of G, shape: (n - p,)
+    K: Array  # shape: (n, n)
+    inverse: Array  # shape: (n, n)
+    x: Array  # shape: (n,)
+    z: Array  # shape: (k,)
+    y: Array  # shape: (p,)
+    steps: int
+    strict: bool  # no other slack and no multiplier of its rows is 0, so that no other optimum exists
+
+
+def solved(K: Array, inverse: Array, right: Array) -> Array:
+    """K^-1 right by the inverse and one step of refinement."""
+    x = inverse @ right
+    return np.asarray(x + inverse @ (right - K @ x))
+
+
+def find_vertex(system: System, active: Places, *, pivots: int, steps: int = 0) -> Corner | None:
+    """The optimal vertex by way of the given rows.
+
+    Args:
+        system: The program, with cost and sides of size 1.
+        active: Rows of G to start from.  # shape: (n - p,)
+        pivots: The most exchanges. A vertex reached by any is given only if it is the one optimum: where there are
+            others, which of them is found should not depend on the way.
+        steps: For the record.
+
+    Returns:
+        The vertex, or None where it was not found.
+    """
+    K = np.concatenate([system.G[active], system.E]) if len(system.e) else system.G[active]
+    try:
+        inverse: Array = np.asarray(np.linalg.inv(K), np.float64)
+    except np.linalg.LinAlgError:  # rows that depend on one another
+        return None
+    right = np.concatenate([system.h[active], system.e])
+    x, w = solved(K, inverse, right), -(system.c @ inverse)
+    slack = system.h - system.G @ x
+    slack[active] = 0.0
+    if not (np.isfinite(slack.sum()) and np.isfinite(w.sum())):
+        return None
+    tableau = _Tableau(system, active.copy(), inverse, slack, w)
+    wrong = np.count_nonzero(slack < -_BROKEN) + np.count_nonzero(w[: len(active)] < -_BROKEN)
+    if wrong == 0:
+        return _prove(tableau, steps)
+    if wrong > pivots or not tableau.run(pivots):
+        return None
+    corner = _prove(tableau, steps)
+    if corner is None:  # the updates may have used up the digits
+        return find_vertex(system, tableau.active, pivots=0, steps=steps)
+    return corner if corner.strict else None
+
+
+class _Tableau:
+    """Chosen rows, the inverse, slacks and multipliers, all changed by each pivot."""
+
+    def __init__(self, system: System, active: Places, inverse: Array, slack: Array, w: Array) -> None:
+        self.system, self.active, self.inverse, self.slack, self.w = system, active, inverse, slack, w
+        self.scratch = np.empty_like(inverse)
+
+    def run(self, pivots: int) -> bool:
+        """Dual steps, then primal ones; whether they got there."""
+        count = len(self.active)
+        chosen = self.w[:count]  # a view: pivots change it in place
+        np.maximum(chosen, 0.0, out=chosen)
+        for _ in range(pivots):
+            row = int(self.slack.argmin())
+            if self.slack[row] >= -_BROKEN:
+                break
+            a = self.system.G[row] @ self.inverse
+            place = _least_ratio(chosen, a[:count])
+            if place is None:
+                return False
+            self._exchange(place, row, a, self.system.G @ self.inverse[:, place])
+            pivots -= 1
+        self.w[:] = -(self.system.c @ self.inverse)
+        for _ in range(pivots):
+            place = int(chosen.argmin())
+            if chosen[place] >= -_BROKEN:
+                return bool(self.slack.min() >= -_BROKEN)
+            along = self.system.G @ self.inverse[:, place]
+            found = _least_ratio(self.slack, -along)
+            if found is None:
+                return False
+            self._exchange(place, found, self.system.G[found] @ self.inverse, along)
+        return False
+
+    def _exchange(self, place: int, row: int, a: Array, along: Array) -> None:
+        """Row ``row`` of G for the one at ``place``; a = K^-T g_row, along = G K^-1[:, place]."""
+        pivot = a[place]
+        move = self.slack[row] / pivot
+        self.slack -= move * along
+        self.slack[self.active[place]], self.slack[row] = -move, 0.0
+        price = self.w[place] / pivot
+        self.w -= price * a
+        self.w[place] = price
+        self.active[place] = row
+        column = self.inverse[:, place] / pivot
+        np.multiply.outer(column, a, out=self.scratch)
+        self.inverse -= self.scratch
+        self.inverse[:, place] = column
+
+
+def _least_ratio(value: Array, step: Array) -> int | None:
+    """Where value / step is least over step > 0; of those that tie to rounding, the largest step."""
+    places = (step > _PIVOT).nonzero()[0]
+    if not len(places):
+        return None
+    step = step[places]
+    ratio = np.maximum(value[places], 0.0) / step
+    tied = ratio <= ratio.min() + _BROKEN
+    return int(places[np.where(tied, step, 0.0).argmax()])
+
+
+def _prove(tableau: _Tableau, steps: int) -> Corner | None:
+    """Solve for the vertex again, refined; None unless it is feasible and its multipliers are not negative."""
+    system, inverse = tableau.system, tableau.inverse
+    order = tableau.active.argsort()
+    active = tableau.active[order]
+    count = len(active)
+    if count < len(system.c):
+        order = np.concatenate([order, np.arange(count, len(system.c))])
+    inverse = inverse[:, order]
+    K = np.concatenate([system.G[active], system.E])
+    right = np.concatenate([system.h[active], system.e])
+    x, multipliers = solved(K, inverse, right), solved(K.T, inverse.T, -system.c)
+    slack, chosen = system.h - system.G @ x, multipliers[:count]
+    off, unbalanced = np.abs(K @ x - right).max(), np.abs(K.T @ multipliers + system.c).max()
+    # Data are of size 1. Written so that what is not a number proves nothing.
+    if not (slack.min() >= -2 * FEASIBLE and chosen.min() >= -2 * FEASIBLE and off <= 2 * FEASIBLE):
+        return None
+    if not unbalanced <= 2 * FEASIBLE * max(1.0, float(np.abs(multipliers).max())):
+        return None
+    z = np.zeros_like(system.h)
+    z[active] = np.maximum(chosen, 0.0)
+    slack[active] = np.inf
+    strict = chosen.min() > _STRICT and (len(slack) == count or slack.min() > _STRICT)
+    return Corner(active, K, inverse, x, z, multipliers[count:], steps, bool(strict))
