@@ -7,7 +7,7 @@ VENV_BENCH := .venv-bench
 PIP_BENCH := $(VENV_BENCH)/bin/python -m pip install --quiet --disable-pip-version-check --constraint benchmarks/constraints.txt
 SHARED_DATA := ../shared/data
 
-.PHONY: demo test test-browser lint data bench bench-quick bench-measures bench-lp bench-lagrangian results clean
+.PHONY: demo test test-browser lint data bench bench-quick results clean
 
 demo: $(VENV)/.cli
 	$(BIN)/setwise train --out runs/demo --overwrite
@@ -28,30 +28,13 @@ data: $(VENV)/.cli
 	@if [ -f $(SHARED_DATA)/unpack.py ]; then $(BIN)/python $(SHARED_DATA)/unpack.py; \
 	else echo "make data: $(SHARED_DATA) is not here; tests that need the larger data sets will be skipped"; fi
 
-# The peers need an environment of their own, so what runs without them comes first.
-bench: $(VENV)/.dev
-	$(BIN)/python benchmarks/auc.py
-	$(BIN)/python benchmarks/auc_program.py
-	$(BIN)/python benchmarks/two_pass.py
-	$(BIN)/python benchmarks/distributed.py
-	$(MAKE) --no-print-directory bench-measures
-	$(MAKE) --no-print-directory bench-lp
-	$(MAKE) --no-print-directory bench-lagrangian
+# Everything beside the peers, in their own environment, about 25 minutes; make bench BENCH_ARGS="--only auc lp" for parts.
+bench: $(VENV_BENCH)/.ready
+	$(VENV_BENCH)/bin/python benchmarks/run.py $(BENCH_ARGS)
 
 # Without the peers, half a minute: fails where a ratio is more than twice its level in benchmarks/levels.json.
 bench-quick: $(VENV)/.dev
 	$(BIN)/python benchmarks/quick.py
-
-bench-measures: $(VENV_BENCH)/.ready
-	$(VENV_BENCH)/bin/python benchmarks/measures.py
-
-bench-lp: $(VENV_BENCH)/.ready
-	$(VENV_BENCH)/bin/python benchmarks/lp.py $(BENCH_ARGS)
-
-bench-lagrangian: $(VENV)/.dev
-	$(BIN)/python benchmarks/projection.py
-	$(BIN)/python benchmarks/smeasure_cost.py
-	$(BIN)/python benchmarks/dual_ascent.py
 
 # The page from the stored runs; the runs themselves are `setwise outcome --runs docs/results/outcome.csv`.
 results: $(VENV)/.dev
@@ -76,6 +59,6 @@ $(VENV)/.dev: $(VENV)/.build pyproject.toml
 $(VENV_BENCH)/.ready: benchmarks/constraints.txt benchmarks/requirements.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV_BENCH)
 	$(PIP_BENCH) --requirement benchmarks/requirements.txt
-	$(PIP_BENCH) --no-deps qpth libauc ap_perf
+	$(PIP_BENCH) --no-deps qpth libauc ap_perf imbalanced-losses pyepo
 	$(PIP_BENCH) --no-build-isolation --editable ".[cli]"
 	touch $@

@@ -9,65 +9,61 @@ resident size. The loss itself needs none of this (`setwise.AUCLoss` has the sam
 from __future__ import annotations
 
 import argparse
-import subprocess
-import sys
 import time
-from pathlib import Path
+from collections.abc import Sequence
 
 import torch
+from torch import Tensor
 
+from harness import apart, extra_megabytes, largest_error
+from records import Row, Table
 from setwise.lp import HiGHS, LinearProgram, solve
 from setwise.measures import auc_exact, auc_program
 
-
-def peak_megabytes() -> float:
-    """Peak resident size, from Linux's account of this process."""
-    status = Path("/proc/self/status").read_text()
-    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:")) / 1024
+SAMPLES = (20, 50, 100, 200)
+SPARSE_ONLY = (2000,)
 
 
-def measure(samples: int, kind: str) -> str:
-    """Seconds, extra megabytes, and the relative error of value and gradient against the exact loss."""
+def measure(samples: int, kind: str) -> tuple[float, float, float, float]:
+    """CPU milliseconds, extra megabytes, and the errors of value and gradient against the exact loss."""
     torch.manual_seed(0)
     scores = torch.randn(samples, dtype=torch.float64, requires_grad=True)
     labels = torch.arange(samples) % 2
-    solve(auc_program(scores.detach()[:8], labels[:8]), HiGHS())
-    Path("/proc/self/clear_refs").write_text("5")  # the peak starts again from the present size
-    before, start = peak_megabytes(), time.perf_counter()
-    problem = auc_program(scores, labels)
-    if kind == "dense":
-        assert isinstance(problem.A, torch.Tensor)  # noqa: S101 (as built above)
-        problem = LinearProgram(problem.c, problem.A.to_dense(), problem.b)
-    solution = solve(problem, HiGHS())
-    (gradient,) = torch.autograd.grad(solution.value, scores)
-    seconds, extra = time.perf_counter() - start, peak_megabytes() - before
+    found: list[Tensor] = []
+
+    def action(n: int = samples) -> None:
+        found.clear()
+        problem = auc_program(scores[:n], labels[:n])
+        if kind == "dense":
+            assert isinstance(problem.A, torch.Tensor)  # noqa: S101 (as built above)
+            problem = LinearProgram(problem.c, problem.A.to_dense(), problem.b)
+        value = solve(problem, HiGHS()).value
+        found.extend((value, torch.autograd.grad(value, scores)[0]))
+
+    action(8)  # loads what is loaded on first use
+    start = time.process_time()
+    extra = extra_megabytes(action)
+    spent = time.process_time() - start
     exact = auc_exact(scores, labels)
     (expected,) = torch.autograd.grad(exact, scores)
-    error = max(
-        float((solution.value - exact).detach().abs() / exact.detach()),
-        float((gradient - expected).abs().max() / expected.abs().max()),
-    )
-    return f"{seconds:.2f} {extra:.1f} {error:.0e}"
+    return 1e3 * spent, extra, largest_error(found[0], exact), largest_error(found[1], expected)
+
+
+def table(samples: Sequence[int] = SAMPLES, sparse_only: Sequence[int] = SPARSE_ONLY) -> Table:
+    """Both kinds of matrix, each cell in a process of its own."""
+    cells = [(n, kind) for n in samples for kind in ("sparse", "dense")] + [(n, "sparse") for n in sparse_only]
+    rows = [Row(f"HiGHS, {kind}", f"{n:,}", n, *apart(measure)(n, kind)) for n, kind in cells]
+    about = "Half of the samples are positive: n^2 / 4 variables and rows. Once each."
+    return Table("The AUC program of all pairs", rows, memory_case=f"{samples[-1]:,}", about=about)
 
 
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--samples", type=int, nargs="+", default=[20, 50, 100, 200])
-    parser.add_argument("--sparse-only", type=int, nargs="*", default=[2000])
-    parser.add_argument("--cell", nargs=2, metavar=("N", "KIND"), help="print the numbers of one cell")
+    parser.add_argument("--samples", type=int, nargs="+", default=SAMPLES)
+    parser.add_argument("--sparse-only", type=int, nargs="*", default=SPARSE_ONLY)
     args = parser.parse_args()
-    torch.set_num_threads(1)
-    if args.cell:
-        print(measure(int(args.cell[0]), args.cell[1]))
-        return
-    print(f"{'samples':>8} {'pairs':>9} {'matrix':>7} {'seconds':>8} {'extra MB':>9} {'error':>7}")
-    cells = [(n, kind) for n in args.samples for kind in ("sparse", "dense")]
-    for n, kind in [*cells, *((n, "sparse") for n in args.sparse_only)]:
-        command = [sys.executable, "-W", "ignore", __file__, "--cell", str(n), kind]
-        run = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603 (itself)
-        seconds, extra, error = run.stdout.split()
-        print(f"{n:>8} {n * n // 4:>9} {kind:>7} {seconds:>8} {extra:>9} {error:>7}")
+    print(table(args.samples, args.sparse_only).markdown())
 
 
 if __name__ == "__main__":

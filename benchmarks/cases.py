@@ -16,9 +16,15 @@ Sample = Callable[[int], tuple[Tensor, Tensor]]
 
 
 def binary(n: int) -> tuple[Tensor, Tensor]:
-    """Fresh scores that require grad, and labels with a tenth of positives, in the dtype that cross-entropy wants."""
-    target = (torch.rand(n) < 0.1).float()
-    target[0], target[1] = 1.0, 0.0
+    """Fresh scores that require grad, and labels with a tenth of positives, in the dtype that cross-entropy wants.
+
+    Up to a million there are n // 10 positives exactly: some peers are built for their number.
+    """
+    if n > 1_000_000:
+        target = (torch.rand(n) < 0.1).float()
+    else:
+        target = torch.zeros(n)
+        target[torch.randperm(n)[: n // 10]] = 1.0
     return torch.randn(n, requires_grad=True), target
 
 

@@ -22,17 +22,18 @@ import argparse
 import json
 import os
 import tempfile
-import time
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.multiprocessing.spawn import start_processes
 
+from harness import Action, Case, interleave, largest_error, one_thread, status_megabytes
+from records import Part, Row, Table, Verdict
 from setwise import AUCLoss, FBetaLoss
 from setwise.distributed import active
 from setwise.lagrangian import ShardedMultipliers
@@ -50,27 +51,22 @@ def sample(n: int, seed: int) -> tuple[Tensor, Tensor]:
     return torch.randn(n, generator=generator), torch.rand(n, generator=generator) < 0.1
 
 
-def medians(losses: list[tuple[Loss, int]], repetitions: int) -> list[tuple[float, float]]:
+def medians(losses: dict[str, tuple[Loss, int]], repetitions: int) -> dict[str, tuple[float, float]]:
     """CPU and wall milliseconds of a forward and backward pass of each loss on so many rows, by turns."""
-    times: list[list[tuple[float, float]]] = [[] for _ in losses]
-    for repetition in range(repetitions + 3):
-        for (loss, n), found in zip(losses, times, strict=True):
-            scores, labels = sample(n, repetition)
+
+    def case(loss: Loss, n: int) -> Case:
+        seeds = count()  # the same on all ranks
+
+        def prepare() -> Action:
+            scores, labels = sample(n, next(seeds))
             scores.requires_grad_()
             dist.barrier()
-            start = time.process_time(), time.perf_counter()
-            loss(scores, labels).backward()
-            found.append((time.process_time() - start[0], time.perf_counter() - start[1]))
-    # the first ones warm caches and connections
-    return [tuple((1e3 * np.median(found[3:], axis=0)).tolist()) for found in times]
+            return lambda: loss(scores, labels).backward()
 
+        return prepare
 
-def resident_megabytes() -> float:
-    """Present resident size, from Linux's account of this process; nan elsewhere."""
-    status = Path("/proc/self/status")
-    if not status.exists():
-        return float("nan")
-    return next(int(line.split()[1]) for line in status.read_text().splitlines() if line.startswith("VmRSS:")) / 1024
+    timings = interleave({name: case(*entry) for name, entry in losses.items()}, repetitions)
+    return {name: (timing.ms, timing.wall_ms) for name, timing in timings.items()}
 
 
 def exchange(scores: Tensor, labels: Tensor) -> Tensor:
@@ -85,33 +81,42 @@ def losses(rank: int, world: int, repetitions: int) -> dict[str, Any]:
     found: dict[str, Any] = {"world": world, "rank": rank}
     for n in (*FITTED, SIZE):
         part = n // world
-        whole: list[tuple[Loss, int]] = [(AUCLoss(), part), (FBetaLoss(), part)]
-        local: list[tuple[Loss, int]] = [(AUCLoss(group=False), n), (FBetaLoss(group=False), n)]
-        names = (f"auc_{n}", f"f1_{n}", f"auc_local_{n}", f"f1_local_{n}", f"exchange_{n}")
-        found |= zip(names, medians([*whole, *local, (exchange, part)], repetitions), strict=True)
+        found |= medians(
+            {
+                f"auc_{n}": (AUCLoss(), part),
+                f"f1_{n}": (FBetaLoss(), part),
+                f"auc_local_{n}": (AUCLoss(group=False), n),
+                f"f1_local_{n}": (FBetaLoss(group=False), n),
+                f"exchange_{n}": (exchange, part),
+            },
+            repetitions,
+        )
     return found
 
 
 def duals(rank: int, world: int, examples: int, batch: int, repetitions: int) -> dict[str, Any]:
     """One rank's memory and milliseconds of a step of sharded multipliers."""
     ShardedMultipliers(world).optimizer(0.1)  # loads what optimizers need
-    before = resident_megabytes()
+    before = status_megabytes("VmRSS")
     multipliers = ShardedMultipliers(examples)
     ascent = multipliers.optimizer(0.1)
-    grown = resident_megabytes() - before
+    grown = status_megabytes("VmRSS") - before
     generator = torch.Generator().manual_seed(rank)
-    cpu, wall = [], []
-    for _ in range(repetitions):
+
+    def prepare() -> Action:
         index = torch.randint(examples, (batch // world,), generator=generator)
         violation = torch.randn(batch // world, generator=generator)
-        start = time.process_time(), time.perf_counter()
-        multipliers.term(violation, index)
-        multipliers.record(violation, index)
-        ascent.step()
-        ascent.zero_grad()
-        cpu.append(time.process_time() - start[0])
-        wall.append(time.perf_counter() - start[1])
-    times = {"cpu_ms": float(np.median(cpu)) * 1e3, "wall_ms": float(np.median(wall)) * 1e3}
+
+        def action() -> None:
+            multipliers.term(violation, index)
+            multipliers.record(violation, index)
+            ascent.step()
+            ascent.zero_grad()
+
+        return action
+
+    timing = interleave({"step": prepare}, repetitions, warm_up=0)["step"]
+    times = {"cpu_ms": timing.ms, "wall_ms": timing.wall_ms}
     return {"world": world, "rank": rank, "rows": len(multipliers.values), "mb": grown, **times}
 
 
@@ -130,6 +135,44 @@ def on_ranks(world: int, work: Callable[..., dict[str, Any]], *arguments: Any) -
     with tempfile.TemporaryDirectory() as folder:
         start_processes(_one, (world, folder, work, arguments), nprocs=world, start_method="fork")
         return [json.loads(Path(folder, f"{rank}.json").read_text()) for rank in range(world)]
+
+
+def largest_difference(rank: int, world: int) -> dict[str, float]:
+    """Of value and gradient on all ranks from those of the whole set on one process, in float64."""
+    scores, labels = sample(SIZE, 0)
+    whole = scores.double().requires_grad_()
+    rows = slice(rank * SIZE // world, (rank + 1) * SIZE // world)
+    here = scores[rows].double().requires_grad_()
+    value, truth = AUCLoss()(here, labels[rows]), AUCLoss(group=False)(whole, labels)
+    truth.backward()
+    value.backward()
+    assert here.grad is not None  # noqa: S101 (for the type checker)
+    assert whole.grad is not None  # noqa: S101
+    # Each rank's gradient is W times its part, since data parallel training takes the mean over the ranks.
+    return {"value": largest_error(value, truth), "gradient": largest_error(here.grad / world, whole.grad[rows])}
+
+
+def part() -> Part:
+    """The losses on 1, 2 and 4 ranks beside the same loss on one process."""
+    rows = []
+    for world in WORLDS:
+        run = on_ranks(world, losses, 30)[0]
+        off = on_ranks(world, largest_difference)[0]
+        case = f"{world} rank{'s' if world > 1 else ''}"
+        for name, what in (("auc", "AUCLoss"), ("f1", "FBetaLoss")):
+            error = (off["value"], off["gradient"]) if name == "auc" else (None, None)
+            for clock, position in (("", 0), (", wall", 1)):
+                ms, local = run[f"{name}_{SIZE}"][position], run[f"{name}_local_{SIZE}"][position]
+                both = (None, None) if clock else error
+                rows.append(Row(f"{what} over the ranks{clock}", case, None, ms, None, *both))
+                rows.append(Row(f"{what} of all rows on one process{clock}", case, None, local))
+        rows.append(Row("exchange alone", case, None, run[f"exchange_{SIZE}"][0]))
+        print(f"  {case}", flush=True)
+    rows.sort(key=lambda row: row.method)
+    about = f"{SIZE:,} rows in all, rank 0, Gloo; wall times grow where there are fewer cores than ranks."
+    table = Table("One set over several ranks", rows, unit="", about=about)
+    ratio = table.ms("AUCLoss over the ranks", "2 ranks") / table.ms("AUCLoss of all rows on one process", "2 ranks")
+    return Part([table], [Verdict("AUCLoss on 2 ranks / on one process, CPU", ratio)])
 
 
 def table_of_losses(repetitions: int) -> dict[str, Any]:
@@ -179,7 +222,7 @@ def main() -> None:
     parser.add_argument("--repetitions", type=int, default=30)
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
-    torch.set_num_threads(1)
+    one_thread()
     if args.duals:
         found = table_of_duals(args.duals, args.batch, args.repetitions)
     else:

@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import inspect
 import json
 import math
@@ -162,13 +163,14 @@ def exponent(sizes: Sequence[float], times: Sequence[float]) -> float:
     return float(x @ (y - y.mean()) / (x @ x))
 
 
-def present(module: str) -> Any:
-    """A peer's module, or None where it is not installed or cannot be loaded."""
-    try:
-        return importlib.import_module(module)
-    except Exception as error:  # noqa: BLE001 (whatever a peer raises, the others can still run)
-        print(f"{module} is left out: {first_line(error)}", file=sys.stderr)
-        return None
+def installed(module: str) -> bool:
+    """Whether a peer is here; it is loaded only where it is run."""
+    return importlib.util.find_spec(module) is not None
+
+
+def peer(module: str) -> Any:
+    """A peer's module; what goes wrong in loading it is part of the result."""
+    return importlib.import_module(module)
 
 
 def _serve(module: str, function: str, arguments: str) -> None:

@@ -1,46 +1,31 @@
-"""Every measure loss beside what it is held against: forward + backward, float32, checks on, one thread, one process.
+"""Every measure loss of ours beside torch's own: forward + backward, float32, checks on, one thread, one process.
 
-- losses of counts beside soft F1 written by hand, n = 1,024 and 65,536 (level: 3 times);
-- operating points, and the rest of the binary losses, beside binary cross-entropy at n = 65,536 (level: 15 times);
-- AUC-mu with 10 classes beside cross-entropy at n = 65,536 (level: 60 times);
-- F1 beside AP-Perf at n = 64 (level: 500 times faster), average precision and partial AUC beside LibAUC at n = 4,096
-  (level: 10 times faster), where these are installed;
+- losses of counts beside soft F1 written by hand (level: 3 times at n = 1,024 and 65,536);
+- operating points and the rest of the binary losses beside binary cross-entropy (level: 15 times at n = 65,536);
+- AUC-mu with 10 classes beside cross-entropy (level: 60 times at n = 65,536);
 - memory beyond the input and its gradient, in bytes per score, in a fresh process (level: 100).
 
-Fresh tensors every repetition, all losses of a table interleaved, medians of CPU time, ratios within the run.
+Beside the peers they are in `auc_losses.py` and `measure_losses.py`.
 
-    make bench-measures
+    python benchmarks/run.py --only measures
     python benchmarks/measures.py [--json FILE]
 """
 
 from __future__ import annotations
 
-import argparse
-import importlib
-import json
-import os
-import subprocess
-import sys
-import time
 from collections.abc import Callable
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import torch
-from torch import Tensor
 
 import setwise
+from cases import CLASSES, Loss, binary, multiclass, soft_f1
+from loss_tables import Method, always, loss_table
+from records import Part, Table, Verdict, script
 
-Loss = Callable[[Tensor, Tensor], Tensor]
-WARM_UP = 3
-CLASSES = 10
-
-
-def soft_f1(scores: Tensor, target: Tensor) -> Tensor:
-    """What people write by hand, in its shortest form."""
-    p = scores.sigmoid()
-    return 1 - 2 * (p * target).sum() / (p.sum() + target.sum())
+SIZES = (64, 1024, 4096, 65_536, 1_000_000)
+LARGEST = SIZES[-1]
 
 
 def fowlkes_mallows(tp: Any, fp: Any, fn: Any, tn: Any) -> Any:  # noqa: ARG001 (one signature for all)
@@ -79,153 +64,43 @@ MULTICLASS: dict[str, Callable[[], Loss]] = {
 }
 
 
-def binary(n: int) -> tuple[Tensor, Tensor]:
-    """Fresh scores that require grad, and labels with a tenth of positives in the dtype that cross-entropy wants."""
-    target = (torch.rand(n) < 0.1).float()
-    target[0], target[1] = 1.0, 0.0
-    return torch.randn(n, requires_grad=True), target
+TABLES: dict[str, dict[str, Callable[[], Loss]]] = {
+    "counts": {"soft F1": lambda: soft_f1} | COUNTS,
+    "sorted": {"cross-entropy": torch.nn.BCEWithLogitsLoss} | SORTED,
+    "classes": {"cross-entropy": torch.nn.CrossEntropyLoss} | MULTICLASS,
+}
 
 
-def multiclass(n: int) -> tuple[Tensor, Tensor]:
-    """Fresh logits of ten classes, and labels."""
-    return torch.randn(n, CLASSES, requires_grad=True), torch.randint(CLASSES, (n,))
+def methods(table: str) -> dict[str, Method]:
+    """The losses of a table, the yardstick first."""
+    sample = multiclass if table == "classes" else binary
+    return {name: replace(always(make), sample=sample) for name, make in TABLES[table].items()}
 
 
-def compare(
-    losses: dict[str, Loss],
-    sample: Callable[[int], tuple[Tensor, Tensor]],
-    n: int,
-    repetitions: int,
-    *,
-    in_a_row: int = 1,
-) -> dict[str, float]:
-    """Medians of interleaved runs, in milliseconds; each loss gets ``in_a_row`` runs in its turn."""
-    times: dict[str, list[float]] = {name: [] for name in losses}
-    for repetition in range(repetitions + WARM_UP):
-        for name, loss in losses.items():
-            for _ in range(in_a_row):
-                scores, target = sample(n)
-                start = time.process_time()
-                loss(scores, target).backward()
-                if repetition >= WARM_UP:
-                    times[name].append(time.process_time() - start)
-    return {name: float(np.median(spent)) * 1e3 for name, spent in times.items()}
+def verdicts(table: Table, at: tuple[int, ...], level: float, *, scores: int = 1) -> list[Verdict]:
+    """The largest ratio to the yardstick at each n that has a level, and the most bytes per score."""
+    yardstick = table.rows[0].method
+    found = []
+    for n in at:
+        ms = {row.method: row.ms for row in table.rows if row.n == n and row.ms}
+        worst = max((name for name in ms if name != yardstick), key=lambda name: ms[name])
+        found.append(Verdict(f"most: {worst} / {yardstick}, n = {n:,}", ms[worst] / ms[yardstick], level))
+    spent = {row.method: row.mb * 2**20 / (row.n * scores) - 4 for row in table.rows if row.mb and row.n}
+    most = max(spent, key=lambda name: spent[name], default="")
+    if most:
+        found.append(Verdict(f"most bytes per score beyond input and gradient: {most}", spent[most], 100.0))
+    return found
 
 
-def table(title: str, medians: dict[str, float], level: float, *, faster: bool = False) -> list[dict[str, Any]]:
-    """Print and return the ratios to the first loss, or with ``faster`` of the second to the first."""
-    reference, *others = medians
-    print(f"\n### {title}\n\n| loss | ms | {'times faster' if faster else f'times {reference}'} | level |")
-    print("|---|---|---|---|")
-    print(f"| {reference} | {medians[reference]:.3f} | 1 | |")
-    rows = []
-    for name in others:
-        ratio = medians[name] / medians[reference]
-        shown = 1 / ratio if faster else ratio
-        met = shown >= level if faster else shown <= level
-        print(f"| {name} | {medians[name]:.3f} | {shown:.2f} | {level:g} {'met' if met else 'NOT met'} |")
-        rows.append({"table": title, "loss": name, "ms": medians[name], "ratio": shown, "level": level, "met": met})
-    return rows
-
-
-def peers() -> list[dict[str, Any]]:
-    """The losses that AP-Perf and LibAUC offer too."""
-    rows = []
-    try:
-        layer = importlib.import_module("ap_perf").MetricLayer
-        f1_score = importlib.import_module("ap_perf.common_metrics").f1_score
-    except ImportError:
-        print("\nAP-Perf is not installed: left out.")
-    else:
-        both: dict[str, Loss] = {"AP-Perf F1": layer(f1_score), "FBetaLoss": setwise.FBetaLoss()}
-        rows += table("F1, n = 64", compare(both, binary, 64, 5, in_a_row=4), 500.0, faster=True)
-    try:
-        libauc: Any = importlib.import_module("libauc.losses")
-    except ImportError:
-        print("\nLibAUC is not installed: left out.")
-        return rows
-    n = 4096
-
-    def average_precision(scores: Tensor, target: Tensor) -> Tensor:
-        index = torch.arange(n)
-        loss: Tensor = libauc.APLoss(data_len=n)(scores.sigmoid(), target, index)
-        return loss
-
-    def partial_auc(scores: Tensor, target: Tensor) -> Tensor:
-        order = torch.argsort(target, descending=True)  # it wants the positives first
-        positives = int(target.sum())
-        layer = libauc.pAUC_CVaR_Loss(data_len=n, pos_len=positives, beta=0.1)
-        loss: Tensor = layer(scores[order].sigmoid(), target[order], torch.arange(n))
-        return loss
-
-    for title, theirs, ours in (
-        ("Average precision", average_precision, setwise.AveragePrecisionLoss()),
-        ("Partial AUC", partial_auc, setwise.PartialAUCLoss(0.1)),
-    ):
-        both = {f"LibAUC {title}": theirs, type(ours).__name__: ours}
-        rows += table(f"{title}, n = {n:,}", compare(both, binary, n, 5, in_a_row=4), 10.0, faster=True)
-    return rows
-
-
-def extra_bytes(name: str, n: int) -> float:
-    """Growth of this process's peak over one pass, beyond the gradient, per score; nan where Linux does not tell."""
-    several = name in MULTICLASS
-    loss = (COUNTS | SORTED | MULTICLASS)[name]()
-    sample = multiclass if several else binary
-    loss(*sample(256)).backward()
-    scores, target = sample(n)
-    if not Path("/proc/self/clear_refs").exists():
-        return float("nan")
-    Path("/proc/self/clear_refs").write_text("5")  # the peak starts again from the present size
-    before = _peak_kilobytes()
-    loss(scores, target).backward()
-    return (_peak_kilobytes() - before) * 1024 / scores.numel() - scores.element_size()
-
-
-def _peak_kilobytes() -> int:
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
-
-
-def memory() -> list[dict[str, Any]]:
-    """Bytes per score of every loss, each in a process of its own."""
-    print("\n### Memory beyond input and gradient\n\n| loss | bytes per score | level |\n|---|---|---|")
-    rows = []
-    for name in COUNTS | SORTED | MULTICLASS:
-        command = [sys.executable, __file__, "--memory-of", name]
-        spent = float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)  # noqa: S603
-        met = not spent > 100
-        print(f"| {name} | {spent:.0f} | 100 {'met' if met else 'NOT met'} |", flush=True)
-        rows.append({"table": "memory", "loss": name, "bytes": spent, "level": 100, "met": met})
-    return rows
-
-
-def main() -> None:
-    """Print the tables, and keep them as JSON where asked."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", type=Path, help="file for the figures")
-    parser.add_argument("--memory-of", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
-    if options.memory_of:
-        print(extra_bytes(options.memory_of, 1_000_000))
-        return
-    rows = []
-    for n, repetitions in ((1024, 300), (65_536, 60)):
-        losses: dict[str, Loss] = {"soft F1": soft_f1} | {name: make() for name, make in COUNTS.items()}
-        rows += table(f"Losses of counts, n = {n:,}", compare(losses, binary, n, repetitions), 3.0)
-    losses = {"cross-entropy": torch.nn.BCEWithLogitsLoss()} | {name: make() for name, make in SORTED.items()}
-    rows += table("Losses by sorting, n = 65,536", compare(losses, binary, 65_536, 40), 15.0)
-    losses = {"cross-entropy": torch.nn.CrossEntropyLoss()} | {name: make() for name, make in MULTICLASS.items()}
-    rows += table(f"{CLASSES} classes, n = 65,536", compare(losses, multiclass, 65_536, 9), 60.0)
-    rows += peers()
-    rows += memory()
-    if options.json:
-        options.json.write_text(json.dumps(rows, indent=1))
-    print(f"\n{sum(row['met'] for row in rows)} of {len(rows)} levels met.")
+def part() -> Part:
+    """All tables."""
+    counts = loss_table("measures", "counts", SIZES, title="Losses of counts", memory_n=LARGEST)
+    ranked = loss_table("measures", "sorted", SIZES, title="Losses by sorting", memory_n=LARGEST)
+    sizes = (1024, 65_536)
+    classes = loss_table("measures", "classes", sizes, title=f"{CLASSES} classes", memory_n=sizes[-1])
+    judged = verdicts(counts, (1024, 65_536), 3.0) + verdicts(ranked, (65_536,), 15.0)
+    return Part([counts, ranked, classes], judged + verdicts(classes, (65_536,), 60.0, scores=CLASSES))
 
 
 if __name__ == "__main__":
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-    main()
+    script(__doc__, part)

@@ -6,13 +6,14 @@ machine, `results/<machine>.json`, holds the latest run of every part with its d
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import os
 import platform
 import re
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,7 +22,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from harness import HERE, exponent
+from harness import HERE, exponent, one_thread
 
 RESULTS = HERE / "results"
 NOTEWORTHY = 1.25  # times slower or faster than the stored run, before it is told
@@ -73,6 +74,12 @@ class Table:
     memory_case: str = ""  # the case whose memory is shown
     about: str = ""  # a sentence below the title
 
+    def ms(self, method: str, case: str | int) -> float:
+        """Milliseconds of a cell, nan where there are none; a number stands for the case of that size."""
+        label = case if isinstance(case, str) else f"{case:,}"
+        found = (row.ms for row in self.rows if (row.method, row.case) == (method, label))
+        return next((ms for ms in found if ms is not None), math.nan)
+
     def markdown(self) -> str:
         """Milliseconds by case, then growth, memory and errors where any method has them."""
         cases = list(dict.fromkeys(row.case for row in self.rows))
@@ -83,9 +90,7 @@ class Table:
                 next((short(row.ms) for row in rows if row.case == case), "-") for rows in methods.values()
             ]
         columns["growth"] = [growth(rows) for rows in methods.values()]
-        columns[f"MB at {self.memory_case}"] = [
-            next((short(row.mb) for row in rows if row.case == self.memory_case), "-") for rows in methods.values()
-        ]
+        columns[f"MB at {self.memory_case}"] = [self._memory(rows) for rows in methods.values()]
         columns["value off by"] = [worst(row.value_error for row in rows) for rows in methods.values()]
         columns["gradient off by"] = [worst(row.gradient_error for row in rows) for rows in methods.values()]
         shown = {name: cells for name, cells in columns.items() if name == "CPU ms" or set(cells) != {"-"}}
@@ -96,6 +101,13 @@ class Table:
             [f"### {self.title}", "", *about, *("| " + " | ".join(line) + " |" for line in lines)]
             + (["", *notes] if notes else [])
         )
+
+    def _memory(self, rows: list[Row]) -> str:
+        """The megabytes of a method, with the case where it is another one."""
+        found = [row for row in rows if row.mb is not None and math.isfinite(row.mb)]
+        if not found:
+            return "-"
+        return short(found[-1].mb) + ("" if found[-1].case == self.memory_case else f" at {found[-1].case}")
 
 
 @dataclass(frozen=True)
@@ -145,10 +157,10 @@ def worst(errors: Iterable[float | None]) -> str:
 
 
 def growth(rows: list[Row]) -> str:
-    """The exponent over the sizes from 10,000 on, or over all where these are fewer than two."""
-    sized = [(row.n, row.ms) for row in rows if row.n is not None and row.ms is not None]
+    """The exponent over the sizes from 10,000 on, or over the three largest where fewer than two are as large."""
+    sized = [(row.n, row.ms) for row in rows if row.n is not None and row.ms is not None and row.ms > 0]
     large = [point for point in sized if point[0] >= 10_000]
-    points = large if len(large) > 1 else sized
+    points = large if len(large) > 1 else sized[-3:]
     slope = exponent([n for n, _ in points], [ms for _, ms in points])
     return "-" if math.isnan(slope) else f"{slope:.2f}"
 
@@ -236,3 +248,26 @@ def too_much(found: Mapping[str, float], levels: Mapping[str, float], tolerance:
         elif not value <= tolerance * levels[name]:
             lines.append(f"{name}: {value:.3g}, more than {tolerance:g} times its level {levels[name]:.3g}")
     return lines
+
+
+def faster(table: Table, ours: str, prefixes: tuple[str, ...], n: int, level: float) -> list[Verdict]:
+    """How many times faster than the best of some peers at n; nothing where none of them was measured."""
+    names = {row.method for row in table.rows if row.method.startswith(prefixes) and row.n == n and row.ms}
+    if not names:
+        return []
+    best = min(names, key=lambda name: table.ms(name, n))
+    ratio = table.ms(best, n) / table.ms(ours, n)
+    return [Verdict(f"{ours}: times faster than {best}, n = {n:,}", ratio, level, least=True)]
+
+
+def script(doc: str | None, part: Callable[[], Part]) -> None:
+    """What a file of benchmarks does when it is run by itself: print the tables, and keep them as JSON where asked."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", type=Path, help="file for the figures")
+    args = parser.parse_args()
+    one_thread()
+    torch.manual_seed(0)
+    found = part()
+    print(f"\n{found.markdown()}")
+    if args.json:
+        args.json.write_text(json.dumps(found.as_json(), indent=1))

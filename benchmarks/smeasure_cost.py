@@ -4,46 +4,38 @@ Reference: forward, backward and an SGD step of a ResNet-18 on a batch of 64 ima
 images and with the ImageNet one. Measured alone, in CPU time on one thread: the term's forward and backward for a batch
 of 64 scores, for data sets of 10,000 and 1,000,000 examples and every variant, all scores already known. The mean is
 taken over enough steps that the exact variant's solutions over the whole data set (32 in a pass) are in it, and the
-slowest single step is shown beside it. The ascended variants also have `DualAscent.step` (which moves tau and eps, and
-projects where the variant says so, for `partial_step` all rows) and `epoch_end` once a pass; these stand in columns of
-their own, per step.
+slowest single step is shown beside it. The ascended variants also have `DualAscent.step`, which moves tau and eps and
+projects where the variant says so (for `partial_step` all rows): in rows of its own, per step.
 
 The level is the one the project holds itself to: at most 5 % of a training step, forward and backward.
 
-    python benchmarks/smeasure_cost.py [--examples 10000 1000000] [--json FILE]
+    python benchmarks/run.py --only s_measure
+    python benchmarks/smeasure_cost.py [--json FILE]
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
-import time
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
 
+from harness import Action, interleave
+from records import Part, Row, Table, Verdict, script
 from setwise.experiments.networks import ResNet18
 from setwise.lagrangian import DualAscent, SMeasure
 from setwise.lagrangian.s_measure import VARIANTS
 
+EXAMPLES = (10_000, 1_000_000)
 LEVEL = 0.05
 BATCH = 64
 SOLVED = 4  # exact solutions that the mean holds at least
 
 
-def clock(action: Callable[[], object], repeats: int, *, warm_up: int = 3) -> list[float]:
-    """CPU seconds of each repeat: on one thread, and whatever else runs on the machine."""
-    for _ in range(warm_up):
-        action()
-    seconds = []
-    for _ in range(repeats):
-        start = time.process_time()
-        action()
-        seconds.append(time.process_time() - start)
-    return seconds
+def clock(action: Action, repeats: int, *, warm_up: int = 3) -> list[float]:
+    """CPU seconds of each repeat."""
+    return interleave({"": lambda: action}, repeats, warm_up=warm_up)[""].kept()
 
 
 def training_step(stem: str) -> float:
@@ -87,49 +79,29 @@ def measure(variant: str, n: int) -> dict[str, float]:
     for _ in range(20):
         step()
         moved += clock(ascent.step, 1, warm_up=0)
-    ends = clock(ascent.epoch_end, 3, warm_up=1)
     return {
         "mean": statistics.fmean(alone),
-        "median": statistics.median(alone),
         "slowest": max(alone),
         "ascent": statistics.median(moved),
-        "epoch_end": statistics.median(ends) * BATCH / n,
     }
 
 
-def main() -> None:
-    """Print the table, and keep it as JSON where asked."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--examples", nargs="+", type=int, default=[10_000, 1_000_000])
-    parser.add_argument("--variants", nargs="+", default=list(VARIANTS))
-    parser.add_argument("--json", type=Path)
-    args = parser.parse_args()
-    torch.set_num_threads(1)
+def part(examples: Sequence[int] = EXAMPLES) -> Part:
+    """The table, and the largest share of a step."""
     steps = {stem: training_step(stem) for stem in ("cifar", "imagenet")}
-    print(", ".join(f"ResNet-18, {stem} stem: {1e3 * seconds:.0f} ms a step" for stem, seconds in steps.items()))
-    reference = min(steps.values())
-    print(
-        f"\n| n | variant | term, ms | of the {min(steps, key=steps.__getitem__)} step, level {LEVEL:.0%} "
-        "| of the other | slowest step, ms | ascent.step, ms | epoch_end, ms a step |\n"
-        "|---:|---|---:|---:|---:|---:|---:|---:|"
-    )
-    rows = []
-    for n in args.examples:
-        for variant in args.variants:
-            found = measure(variant, n)
-            ms = {key: 1e3 * seconds for key, seconds in found.items()}
-            share, other = found["mean"] / reference, found["mean"] / max(steps.values())
-            rows.append({"n": n, "variant": variant, "share": share, **found})
-            print(
-                f"| {n:,} | {variant} | {ms['mean']:.2f} | {share:.2%} | {other:.2%} | {ms['slowest']:.2f} "
-                f"| {ms['ascent']:.2f} | {ms['epoch_end']:.3f} |",
-                flush=True,
-            )
-    worst = max(rows, key=lambda row: float(row["share"]))
-    print(f"\nMost: {worst['share']:.2%} ({worst['variant']}, n = {worst['n']:,}), level {LEVEL:.0%}")
-    if args.json:
-        args.json.write_text(json.dumps({"threads": 1, "batch": BATCH, "steps": steps, "rows": rows}, indent=2))
+    rows = [Row(f"ResNet-18 step, {stem} stem", "batch 64", ms=1e3 * seconds) for stem, seconds in steps.items()]
+    shares: dict[str, float] = {}
+    for n in examples:
+        for variant in VARIANTS:
+            found, case = measure(variant, n), f"{n:,} examples"
+            shares[f"{variant}, n = {n:,}"] = found["mean"] / min(steps.values())
+            for what, key in (("", "mean"), (", slowest", "slowest"), (", ascent.step", "ascent")):
+                rows.append(Row(f"{variant}{what}", case, ms=1e3 * found[key]))
+            print(f"  {variant}, {case}: {1e3 * found['mean']:.3g} ms", flush=True)
+    most = max(shares, key=lambda name: shares[name])
+    table = Table("The SMeasure term beside a training step", rows, unit="", about="64 scores a step; means.")
+    return Part([table], [Verdict(f"most of a step: {most}", shares[most], LEVEL)])
 
 
 if __name__ == "__main__":
-    main()
+    script(__doc__, part)

@@ -21,9 +21,6 @@ from __future__ import annotations
 import argparse
 import copy
 import json
-import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -31,9 +28,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from harness import apart, extra_megabytes, one_thread
+from records import Part, Row, Table, Verdict
 from setwise import AUCLoss
 from setwise.training import TwoPass
 
+SAMPLES = 100_000
+IN_ALL_PARTS = 20_000  # samples where all benchmarks are run in one go
+CASE = f"{IN_ALL_PARTS:,} samples"
 LEVEL = 1.3  # times one chunk
 GRADIENT_LEVEL = 1e-6
 SETUPS = {"conv": 256, "mlp": 4096}  # network and chunk size
@@ -72,12 +74,6 @@ def sample(name: str, n: int) -> tuple[Tensor, Tensor]:
     return x, y
 
 
-def peak_megabytes() -> float:
-    """Peak resident size, from Linux's account of this process."""
-    status = Path("/proc/self/status").read_text()
-    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:")) / 1024
-
-
 def run(kind: str, model: nn.Module, data: tuple[Tensor, Tensor], chunk: int) -> None:
     """What one cell measures."""
     (x, y), loss = data, AUCLoss()
@@ -96,10 +92,9 @@ def cell(kind: str, name: str, n: int) -> dict[str, float]:
     model, data, chunk = network(name), sample(name, n), SETUPS[name]
     run(kind, model, (data[0][:40], data[1][:40]), 20)  # loads what is loaded on first use
     model.zero_grad()
-    Path("/proc/self/clear_refs").write_text("5")  # the peak starts again from the present size
-    before, start = peak_megabytes(), time.process_time()
-    run(kind, model, data, chunk)
-    return {"seconds": time.process_time() - start, "mb": peak_megabytes() - before}
+    start = time.process_time()
+    grown = extra_megabytes(lambda: run(kind, model, data, chunk))
+    return {"seconds": time.process_time() - start, "mb": grown}
 
 
 def flat(model: nn.Module) -> Tensor:
@@ -140,19 +135,11 @@ def errors(name: str) -> dict[str, float]:
     return {key: float((first - second).norm() / one.norm()) for key, (first, second) in pairs.items()}
 
 
-def fresh(kind: str, name: str, n: int, environment: dict[str, str]) -> dict[str, float]:
-    """A cell measured in a process of its own."""
-    command = [sys.executable, __file__, "--cell", kind, name, str(n)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, env=os.environ | environment)  # noqa: S603 (itself)
-    result: dict[str, float] = json.loads(done.stdout)
-    return result
-
-
 def line(name: str, n: int) -> dict[str, Any]:
     """One line of the table."""
     kinds = ("chunk", "two", "epoch")
-    live = {kind: fresh(kind, name, n, GIVE_BACK)["mb"] for kind in kinds}
-    default = {kind: fresh(kind, name, n, {}) for kind in (*kinds, "given")}
+    live = {kind: apart(cell, GIVE_BACK)(kind, name, n)["mb"] for kind in kinds}
+    default = {kind: apart(cell)(kind, name, n) for kind in (*kinds, "given")}
     return {
         "network": name,
         "n": n,
@@ -162,7 +149,7 @@ def line(name: str, n: int) -> dict[str, Any]:
         "given_ratio": default["given"]["mb"] / live["chunk"],
         "default_mb": {kind: found["mb"] for kind, found in default.items()},
         "one_pass_n": min(n, ONE_PASS_UP_TO),
-        "one_pass_mb": fresh("one", name, min(n, ONE_PASS_UP_TO), GIVE_BACK)["mb"],
+        "one_pass_mb": apart(cell, GIVE_BACK)("one", name, min(n, ONE_PASS_UP_TO))["mb"],
         "seconds": {kind: found["seconds"] for kind, found in default.items()},
         "errors": errors(name),
     }
@@ -191,17 +178,31 @@ def show(row: dict[str, Any]) -> str:
     )
 
 
+def part() -> Part:
+    """The same on fewer samples as a table: times with the default allocator, memory in use."""
+    rows, verdicts = [], []
+    for name, chunk in SETUPS.items():
+        found = line(name, IN_ALL_PARTS)
+        live, default, seconds, off = found["live_mb"], found["default_mb"], found["seconds"], found["errors"]
+        memory = {"two": live["two"], "given": default["given"], "epoch": live["epoch"]}
+        for kind, what in (("two", "two passes"), ("given", "two passes, give_back"), ("epoch", "plain epoch")):
+            error = off["float32"] if kind == "two" else None
+            method = f"{name}, {what}"
+            rows.append(Row(method, CASE, None, 1e3 * seconds[kind], memory[kind], gradient_error=error))
+        rows.append(Row(f"{name}, one chunk of {chunk}", CASE, mb=live["chunk"]))
+        most = max(found["ratio"], found["given_ratio"])
+        verdicts.append(Verdict(f"{name}: memory of two passes / one chunk", most, LEVEL))
+        verdicts.append(Verdict(f"{name}: gradient off by", max(off["float64"], off["float32"]), GRADIENT_LEVEL))
+    return Part([Table("A network on a large set in two passes", rows, unit="", memory_case=CASE)], verdicts)
+
+
 def main() -> None:
     """Print the table, and keep it as JSON where asked."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--samples", type=int, default=100_000)
+    parser.add_argument("--samples", type=int, default=SAMPLES)
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--cell", nargs=3, metavar=("KIND", "NETWORK", "N"), help="print the numbers of one cell")
     args = parser.parse_args()
-    torch.set_num_threads(1)
-    if args.cell:
-        print(json.dumps(cell(args.cell[0], args.cell[1], int(args.cell[2]))))
-        return
+    one_thread()
     rows = []
     for name in SETUPS:
         row = line(name, args.samples)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,14 +16,18 @@ import torch
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 if TYPE_CHECKING:
     import harness
+    import page
     import quick
     import records
+    import run
 else:
     sys.path.insert(0, str(BENCHMARKS))
     try:
         import harness
+        import page
         import quick
         import records
+        import run
     finally:
         sys.path.remove(str(BENCHMARKS))
 
@@ -80,13 +85,16 @@ def test_a_method_that_raises_or_takes_long_gets_no_further_turn() -> None:
 
 
 def test_only_the_action_is_timed() -> None:
+    spent: list[float] = []
+
     def slow_data() -> harness.Action:
+        start = time.process_time()
         sum(range(300_000))
+        spent.append(time.process_time() - start)
         return lambda: None
 
     timing = harness.interleave({"x": slow_data}, 5)["x"]
-    assert timing.ms < 0.5
-    assert timing.wall_ms < 0.5
+    assert timing.ms < 1e3 * min(spent)
 
 
 @pytest.mark.skipif(not harness.CLEAR.exists(), reason="peak memory is read from Linux's account")
@@ -170,3 +178,19 @@ def test_the_stored_levels_are_numbers_above_zero() -> None:
     levels = json.loads((BENCHMARKS / "levels.json").read_text())
     assert len(levels) >= 15
     assert all(value > 0 for value in levels.values())
+
+
+def test_the_page_is_filled_from_what_is_stored(tmp_path: Path) -> None:
+    file = tmp_path / "machine.json"
+    records.store(file, "auc", part(), records.stamp(60.0))
+    text = "a\n<!-- begin auc -->\nold\n<!-- end auc -->\nb\n<!-- begin lp -->\n<!-- end lp -->\n"
+    new = page.filled(text, records.load(file), "machine")
+    assert "old" not in new
+    assert new.startswith("a\n<!-- begin auc -->\n\n### Sorting\n")
+    assert "Not measured on this machine yet." in new
+    assert page.filled(new, records.load(file), "machine") == new
+
+
+@pytest.mark.parametrize("entry", run.PARTS.values(), ids=list(run.PARTS))
+def test_every_part_is_a_function_of_a_script(entry: run.Entry) -> None:
+    assert f"\ndef {entry.function}(" in (BENCHMARKS / f"{entry.module}.py").read_text()
