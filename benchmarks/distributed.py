@@ -23,6 +23,7 @@ import json
 import os
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.multiprocessing.spawn import start_processes
 
-from harness import Action, Case, interleave, largest_error, one_thread, status_megabytes
+from harness import Action, Case, extra_megabytes, interleave, largest_error, one_thread, status_megabytes
 from records import Part, Row, Table, Verdict
 from setwise import AUCLoss, FBetaLoss
 from setwise.distributed import active
@@ -61,12 +62,17 @@ def medians(losses: dict[str, tuple[Loss, int]], repetitions: int) -> dict[str, 
             scores, labels = sample(n, next(seeds))
             scores.requires_grad_()
             dist.barrier()
-            return lambda: loss(scores, labels).backward()
+            return partial(one_pass, loss, scores, labels)
 
         return prepare
 
     timings = interleave({name: case(*entry) for name, entry in losses.items()}, repetitions)
     return {name: (timing.ms, timing.wall_ms) for name, timing in timings.items()}
+
+
+def one_pass(loss: Loss, scores: Tensor, labels: Tensor) -> None:
+    """Forward and backward."""
+    loss(scores, labels).backward()
 
 
 def exchange(scores: Tensor, labels: Tensor) -> Tensor:
@@ -92,6 +98,16 @@ def losses(rank: int, world: int, repetitions: int) -> dict[str, Any]:
             repetitions,
         )
     return found
+
+
+def memory(rank: int, world: int, *, local: bool) -> dict[str, float]:  # noqa: ARG001 (as all that ranks do)
+    """One rank's megabytes of a pass, in a process that has done a small one only."""
+    loss = AUCLoss(group=False) if local else AUCLoss()
+    for rows in (256, SIZE if local else SIZE // world):
+        scores, labels = sample(rows, 0)
+        scores.requires_grad_()
+        grown = extra_megabytes(partial(one_pass, loss, scores, labels))
+    return {"mb": grown}
 
 
 def duals(rank: int, world: int, examples: int, batch: int, repetitions: int) -> dict[str, Any]:
@@ -158,19 +174,22 @@ def part() -> Part:
     for world in WORLDS:
         run = on_ranks(world, losses, 30)[0]
         off = on_ranks(world, largest_difference)[0]
+        spent = [on_ranks(world, partial(memory, local=local))[0]["mb"] for local in (False, True)]
         case = f"{world} rank{'s' if world > 1 else ''}"
         for name, what in (("auc", "AUCLoss"), ("f1", "FBetaLoss")):
             error = (off["value"], off["gradient"]) if name == "auc" else (None, None)
             for clock, position in (("", 0), (", wall", 1)):
                 ms, local = run[f"{name}_{SIZE}"][position], run[f"{name}_local_{SIZE}"][position]
                 both = (None, None) if clock else error
-                rows.append(Row(f"{what} over the ranks{clock}", case, None, ms, None, *both))
-                rows.append(Row(f"{what} of all rows on one process{clock}", case, None, local))
+                measured = name == "auc" and not clock
+                mb, local_mb = spent if measured else (None, None)
+                rows.append(Row(f"{what} over the ranks{clock}", case, None, ms, mb, *both))
+                rows.append(Row(f"{what} of all rows on one process{clock}", case, None, local, local_mb))
         rows.append(Row("exchange alone", case, None, run[f"exchange_{SIZE}"][0]))
         print(f"  {case}", flush=True)
     rows.sort(key=lambda row: row.method)
     about = f"{SIZE:,} rows in all, rank 0, Gloo; wall times grow where there are fewer cores than ranks."
-    table = Table("One set over several ranks", rows, unit="", about=about)
+    table = Table("One set over several ranks", rows, unit="", memory_case="4 ranks", about=about)
     ratio = table.ms("AUCLoss over the ranks", "2 ranks") / table.ms("AUCLoss of all rows on one process", "2 ranks")
     return Part([table], [Verdict("AUCLoss on 2 ranks / on one process, CPU", ratio)])
 

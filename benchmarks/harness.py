@@ -56,9 +56,9 @@ class Timing:
     failure: str = ""
 
     def kept(self, kind: str = "cpu") -> list[float]:
-        """All but the first repetitions, which warm caches; these too, where a slow method had no others."""
+        """All but the first repetitions, which warm caches; or all but one, where a slow method has no others."""
         seconds: list[float] = getattr(self, kind)
-        return seconds[self.warm_up :] or seconds
+        return seconds[self.warm_up :] or seconds[1:] or seconds
 
     @property
     def ms(self) -> float:
@@ -81,14 +81,14 @@ def interleave(
         repetitions: How often, beyond the warm-up.
         warm_up: Turns that do not count.
         in_a_row: How often a method runs in its turn; more than once where another one would leave cold caches.
-        budget: Seconds of wall time after which a method gets no further turn. What raises gets none either.
+        budget: CPU seconds, beyond the first run, after which a method gets no further one. What raises gets none.
     """
     timings = {name: Timing(warm_up * in_a_row) for name in cases}
     for _ in range(repetitions + warm_up):
         for name, case in cases.items():
             timing = timings[name]
             for _ in range(in_a_row):
-                if timing.failure or sum(timing.wall) > budget:
+                if timing.failure or sum(timing.cpu[1:]) > budget:
                     break
                 try:
                     _once(case, timing)

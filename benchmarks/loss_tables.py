@@ -18,7 +18,7 @@ from cases import Loss, Sample, binary, passes
 from harness import Case, Timing, apart, extra_megabytes, first_line, interleave, largest_error
 from records import Row, Table
 
-BUDGET = 3.0  # seconds of wall time that a loss gets for one n
+BUDGET = 2.0  # CPU seconds that a loss gets for one n
 IN_A_ROW = 3  # another method's matrix of pairs leaves cold caches; a training loop does not
 ERROR_AT = 256
 

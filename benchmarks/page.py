@@ -11,7 +11,7 @@ from records import Part, Table, load
 
 DOCS = HERE.parent / "docs"
 PAGE = DOCS / "performance.md"
-PICTURES = {"auc": "performance-auc.png", "ranking": "performance-ranking.png", "f1": "performance-f1.png"}
+PICTURES = {"auc": 1, "f1": 1, "points": 1, "ranking": 2}  # of so many tables of a part
 BLOCK = re.compile(r"(<!-- begin (\w+)[^>]*-->\n).*?(<!-- end \2 -->)", re.DOTALL)
 
 
@@ -31,7 +31,7 @@ def tables(name: str, stored: dict[str, Any] | None) -> str:
     if stored is None:
         return "Not measured on this machine yet."
     part, taken = Part.from_json(stored), stored["taken"]
-    shown = f"\n\n![{name}](images/{PICTURES[name]})" if name in PICTURES else ""
+    shown = f"\n\n![Time over n]({picture(name)})" if name in PICTURES else ""
     return f"{part.markdown()}{shown}\n\nTaken {taken['date']} at {taken['commit']}, {taken['seconds']} seconds."
 
 
@@ -53,9 +53,14 @@ def write_page(file: Path) -> None:
     results = load(file)
     if PAGE.exists():
         PAGE.write_text(filled(PAGE.read_text(), results, file.stem))
-    for name, picture in PICTURES.items():
+    for name, count in PICTURES.items():
         if name in results["parts"]:
-            draw(Part.from_json(results["parts"][name]).tables, DOCS / "images" / picture)
+            draw(Part.from_json(results["parts"][name]).tables[:count], DOCS / picture(name))
+
+
+def picture(name: str) -> str:
+    """Where the picture of a part is."""
+    return f"images/performance-{name}.png"
 
 
 def draw(tables: list[Table], file: Path) -> None:
@@ -65,8 +70,9 @@ def draw(tables: list[Table], file: Path) -> None:
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
-    figure, axes = plt.subplots(1, len(tables), figsize=(6.4 * len(tables), 4.6), squeeze=False, layout="constrained")
+    figure, axes = plt.subplots(1, len(tables), figsize=(8.6 * len(tables), 4.4), squeeze=False, layout="constrained")
     for panel, table in zip(axes[0], tables, strict=True):
+        panel.set_prop_cycle(color=[plt.get_cmap("tab20")(k % 10 * 2 + k // 10) for k in range(20)])
         for method in dict.fromkeys(row.method for row in table.rows):
             points = [(row.n, row.ms) for row in table.rows if row.method == method and row.n and row.ms]
             ours = re.match(r"[A-Z]\w+Loss\b", method) is not None
@@ -75,7 +81,7 @@ def draw(tables: list[Table], file: Path) -> None:
             panel.loglog(*zip(*points, strict=True), style, marker="o", markersize=3, linewidth=width, label=method)
         panel.set(title=table.title, xlabel="n", ylabel="CPU ms, forward + backward")
         panel.grid(visible=True, which="major", alpha=0.3)
-        panel.legend(fontsize=7)
+        panel.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
     file.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(file, dpi=110)
     plt.close(figure)

@@ -137,10 +137,10 @@ def part(sizes: Sequence[int] = SIZES) -> Part:
     """The table of times and the level."""
     rows: list[Row] = []
     for n in sizes:
-        draws = DRAWS if n == max(sizes) else ("normal",)
+        draws = ("normal", "Cauchy") if n == max(sizes) else ("normal",)
         for name in draws:
             for active in ACTIVE:
-                rows += compare(name, active, n, max(3, min(50, 3_000_000 // n)))
+                rows += compare(name, active, n, max(2, min(50, 3_000_000 // n)))
     at = f"{MEMORY:,}"
     value, gradient = newton_errors(100_000)
     for position, row in enumerate(rows):

@@ -152,7 +152,7 @@ def short(value: float | None) -> str:
 
 def worst(errors: Iterable[float | None]) -> str:
     """The largest of the errors that were measured."""
-    found = [error for error in errors if error is not None]
+    found = [error for error in errors if error is not None and math.isfinite(error)]
     return "-" if not found else f"{max(found):.0e}"
 
 
