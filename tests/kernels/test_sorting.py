@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from setwise.kernels.sorting import sort_numpy, sort_torch
+from setwise.kernels.sorting import BLOCK, blocks, sort_numpy, sort_torch, unsort
 
 FINITE = st.floats(width=32, allow_nan=False, allow_infinity=False)
 
@@ -43,3 +43,24 @@ def test_subnormal_and_extreme_keys() -> None:
     extreme = np.array([3e38, -3e38, 1e-45, -1e-45, 0.0], np.float32)
     index, _ = sort_numpy(extreme, np.zeros(5, bool))
     assert index.tolist() == [1, 3, 4, 2, 0]
+
+
+@pytest.mark.parametrize("size", [0, 1, 257, BLOCK, BLOCK + 1, 2 * BLOCK + 7])
+@pytest.mark.parametrize("positives_first", [False, True])
+def test_sets_of_several_blocks(size: int, positives_first: bool) -> None:
+    rng = np.random.default_rng(size)
+    key = rng.integers(-50, 50, size).astype(np.float32) / 4  # many ties
+    positive = rng.random(size) < 0.3
+    index, label = sort_numpy(key, positive, positives_first=positives_first)
+    last = ~positive if positives_first else positive
+    assert np.array_equal(np.sort(index), np.arange(size))
+    assert np.array_equal(label, positive[index])
+    expected = np.lexsort((last, key))
+    assert np.array_equal(key[index], key[expected])
+    assert np.array_equal(last[index], last[expected])
+    assert np.array_equal(unsort(key[index], index), key)
+
+
+@pytest.mark.parametrize("size", [0, 5, BLOCK, 3 * BLOCK + 1])
+def test_blocks_cover_everything_once(size: int) -> None:
+    assert [i for start, stop in blocks(size) for i in range(start, stop)] == list(range(size))

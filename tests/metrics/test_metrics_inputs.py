@@ -16,7 +16,8 @@ import setwise.metrics
 from setwise import metrics
 from setwise._checks import InputError
 from setwise.metrics import UndefinedMetricWarning
-from setwise.metrics._inputs import rank, read_sample
+from setwise.metrics._inputs import read_sample
+from setwise.metrics._ranked import rank
 
 ENTRY_POINTS: dict[str, Callable[..., Any]] = {
     "roc_curve": metrics.roc_curve,

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from setwise import _checks
@@ -32,6 +33,25 @@ def attach(input: Tensor, value: Tensor, gradient: Tensor, derivative: Derivativ
     elif not _checks.values_are_readable():
         function = _Transformed
     return cast("Tensor", function.apply(input, value, gradient, derivative))
+
+
+def attach_numpy(input: Tensor, value: float, gradient: NDArray[Any], derivative: Derivative | None = None) -> Tensor:
+    """The same for a value and gradient that come from NumPy, in eager mode on the CPU.
+
+    Args:
+        input: What is differentiated by.  # shape: (n,)
+        value: The function's value.
+        gradient: Its derivative, in the dtype of ``input``.  # shape: (n,)
+        derivative: As for :func:`attach`.
+    """
+    slope = torch.from_numpy(gradient)
+    if derivative is not None:
+        return attach(input, torch.scalar_tensor(value, dtype=input.dtype), slope, derivative)
+    # An inner product has this derivative, in every mode, by a node of torch's own, which costs a third of one in
+    # Python. Its value is rounded otherwise, so the right one is put in its place.
+    product = torch.dot(input, slope)
+    product.data.fill_(value)
+    return product
 
 
 class _Compiled(torch.autograd.Function):

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from setwise import _checks
-from setwise.kernels.attach import attach
+from setwise.kernels.attach import attach, attach_numpy
 from setwise.kernels.point_rules import TOLERANCE
 from setwise.kernels.soft_counts import Floats, NumpyCounts, counts_numpy, counts_torch
 
@@ -55,17 +55,15 @@ def curve_loss(
         return _evaluate_torch(again, positive, weight, kind, points, margin=margin, clipped=clipped)[1]
 
     fixed = score.detach()
-    total: Tensor | float
+    derivative = differentiable_gradient if kind == "pr" else None
     if score.ndim == 1 and score.device.type == "cpu" and _checks.values_are_readable():
         weights = None if weight is None else weight.numpy()
         with np.errstate(invalid="ignore", over="ignore"):  # what is not finite shows in the value
             counts = counts_numpy(fixed.numpy(), positive.numpy(), weights, margin=margin, clipped=clipped)
             number, slope = _evaluate_numpy(counts, kind, points, fixed.shape[0])
-        total = counts.positives * counts.negatives
-        value, gradient = torch.scalar_tensor(number, dtype=score.dtype), torch.from_numpy(slope)
-    else:
-        value, gradient, total = _evaluate_torch(fixed, positive, weight, kind, points, margin=margin, clipped=clipped)
-    return attach(score, value, gradient, differentiable_gradient if kind == "pr" else None), total
+        return attach_numpy(score, number, slope, derivative), counts.positives * counts.negatives
+    value, gradient, total = _evaluate_torch(fixed, positive, weight, kind, points, margin=margin, clipped=clipped)
+    return attach(score, value, gradient, derivative), total
 
 
 def levels(points: int) -> Floats:

@@ -28,12 +28,11 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from setwise import _checks
-from setwise.kernels.attach import attach
+from setwise.kernels.attach import attach, attach_numpy
 from setwise.kernels.operating_point_torch import evaluate_torch
 from setwise.kernels.point_rules import TOLERANCE, Found, Rule
 from setwise.kernels.soft_counts import NumpyCounts, counts_numpy
@@ -69,17 +68,17 @@ def best_point(
         return evaluate_torch(again, positive, weight, rule, margin=margin, clipped=clipped)[1]
 
     fixed = score.detach()
+    curved = rule.kind in ("precision@recall", "recall@precision")  # the others are piecewise linear
+    derivative = differentiable_gradient if curved else None
     if score.ndim == 1 and score.device.type == "cpu" and _checks.values_are_readable():
         weights = None if weight is None else weight.numpy()
         with np.errstate(invalid="ignore", over="ignore"):  # what is not finite shows in the value
             number, slope, found = _evaluate_numpy(
                 fixed.numpy(), positive.numpy(), weights, rule, margin=margin, clipped=clipped
             )
-        value, gradient = torch.scalar_tensor(number, dtype=score.dtype), torch.from_numpy(slope)
-    else:
-        value, gradient, found = evaluate_torch(fixed, positive, weight, rule, margin=margin, clipped=clipped)
-    curved = rule.kind in ("precision@recall", "recall@precision")  # the others are piecewise linear
-    return attach(score, value, gradient, differentiable_gradient if curved else None), found
+        return attach_numpy(score, number, slope, derivative), found
+    value, gradient, found = evaluate_torch(fixed, positive, weight, rule, margin=margin, clipped=clipped)
+    return attach(score, value, gradient, derivative), found
 
 
 def _evaluate_numpy(

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from setwise import _checks
-from setwise.kernels.attach import attach
+from setwise.kernels.attach import attach, attach_numpy
 from setwise.kernels.pairwise import Term
 from setwise.kernels.sorting import sort_numpy, sort_torch
 
@@ -57,9 +57,8 @@ def precision_loss(
             number, slope, total = _evaluate_numpy(
                 fixed.numpy(), positive.numpy(), None if weight is None else weight.numpy(), terms
             )
-        value, gradient = torch.scalar_tensor(number, dtype=score.dtype), torch.from_numpy(slope)
-    else:
-        value, gradient, total = _evaluate_torch(fixed, positive, weight, terms)
+        return attach_numpy(score, number, slope, differentiable_gradient), total
+    value, gradient, total = _evaluate_torch(fixed, positive, weight, terms)
     return attach(score, value, gradient, differentiable_gradient), total
 
 

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from setwise import _checks
 from setwise._checks import InputError
-from setwise.metrics._inputs import Floats, Sample, Values, rank, read_array, read_binary, warn_undefined
+from setwise.metrics._inputs import Floats, Sample, Values, read_array, read_binary, warn_undefined
 from setwise.metrics._tables import read_classes, read_weight
 from setwise.metrics.averaging import mean_over_classes
 from setwise.metrics.ranking import area_under_roc
@@ -208,8 +208,7 @@ def _area(column: NDArray[Any], positive: NDArray[np.bool_], mass: Floats | None
         if not keep.any():
             return math.nan, 0.0
         column, positive, mass = column[keep], positive[keep], mass[keep]
-    ranked = rank(Sample(column, positive, mass))
-    return area_under_roc(ranked), ranked.positives
+    return area_under_roc(Sample(column, positive, mass))
 
 
 def _members(index: NDArray[np.int64], mass: Floats | None, classes: int) -> list[NDArray[np.int64]]:

@@ -14,7 +14,8 @@ import numpy as np
 
 from setwise import _checks
 from setwise._checks import InputError
-from setwise.metrics._inputs import TOLERANCE, Floats, Ranked, Values, rank, read_sample, warn_undefined
+from setwise.metrics._inputs import TOLERANCE, Floats, Values, read_sample, warn_undefined
+from setwise.metrics._ranked import Ranked, rank
 
 
 def precision_at_recall(scores: Values, labels: Values, *, recall: float, weight: Values | None = None) -> float:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 import numpy as np
 
 from setwise import _checks
-from setwise.metrics._inputs import Floats, Ranked, Values, rank, read_sample, warn_undefined
-
-_BLOCK = 1 << 15
+from setwise.metrics._inputs import Floats, Sample, Values, read_sample, warn_undefined
+from setwise.metrics._ranked import Ranked, rank, totals, walk
 
 _ONE_CLASS = "There is only one class, so the area under the ROC curve is undefined: NaN."
 
@@ -32,7 +30,7 @@ def auroc(scores: Values, labels: Values, *, weight: Values | None = None) -> fl
         >>> auroc([0.1, 0.4, 0.35, 0.8], [0, 0, 1, 1])
         0.75
     """
-    area = area_under_roc(rank(read_sample(scores, labels, weight)))
+    area, _ = area_under_roc(read_sample(scores, labels, weight))
     if math.isnan(area):
         warn_undefined(_ONE_CLASS)
     return area
@@ -104,43 +102,42 @@ def average_precision(scores: Values, labels: Values, *, weight: Values | None =
         >>> average_precision([3.0, 2.0, 1.0, 0.0], [1, 0, 1, 0])
         0.8333333333333333
     """
-    ranked = rank(read_sample(scores, labels, weight))
-    if ranked.positives == 0:
+    sample = read_sample(scores, labels, weight)
+    positives, _ = totals(sample)
+    if positives == 0:
         warn_undefined("There are no positive samples, so average precision is undefined: set to 0.")
         return 0.0
-    tp, fp = ranked.tp, ranked.fp
-    parts = [float(tp[0]) * float(tp[0] / (tp[0] + fp[0]))]
-    for block in _blocks(len(tp)):
-        part = tp[block]
-        precision = part[1:] / (part[1:] + fp[block][1:])
-        parts.append(float((np.diff(part) * precision).sum()))
-    return math.fsum(parts) / ranked.positives
+    parts = []
+    for tp, fp, _ in walk(sample):
+        part = np.diff(tp)
+        part *= tp[1:] / (tp[1:] + fp[1:])
+        parts.append(float(part.sum()))
+        positives = float(tp[-1])  # in the end all of them, rounded as the steps are
+    return math.fsum(parts) / positives
 
 
-def area_under_roc(ranked: Ranked) -> float:
-    """The whole area; NaN with one class."""
-    if ranked.positives == 0 or ranked.negatives == 0:
-        return math.nan
-    # One side divided first: the product of two sums of very small or large weights would leave the range of floats.
-    return _area(ranked.fp, ranked.tp, ranked.positives) / ranked.negatives
-
-
-def _blocks(length: int) -> Iterator[slice]:
-    """Slices that share their end points, so that every step from one entry to the next lies in one of them.
-
-    Blocks that fit the cache spare the fresh memory of intermediate results as long as the whole curve. Sums are
-    NumPy's, not a BLAS product's, whose threads cost more than they bring and may reorder the terms.
-    """
-    return (slice(start, start + _BLOCK + 1) for start in range(0, length - 1, _BLOCK))
+def area_under_roc(sample: Sample) -> tuple[float, float]:
+    """The whole area, NaN with one class, and the weight of the positives."""
+    positives, negatives = totals(sample)
+    if positives == 0 or negatives == 0:
+        return math.nan, positives
+    parts = []
+    for tp, fp, _ in walk(sample):
+        # One side divided first: a product of two sums of very small or large weights would leave the range of floats.
+        parts.append(_area(fp, tp, positives))
+        reached, negatives = float(tp[-1]), float(fp[-1])  # in the end all of them, rounded as the steps are
+    return math.fsum(parts) / negatives * (positives / reached), positives
 
 
 def _area(x: Floats, y: Floats, top: float) -> float:
-    """Area under the broken line from (0, 0) through the points (x_i, y_i / top); x does not fall."""
-    parts = [float(x[0]) * float(y[0] / top)]
-    for block in _blocks(len(x)):
-        height = y[block] / top
-        parts.append(float((np.diff(x[block]) * (height[1:] + height[:-1])).sum()))
-    return math.fsum(parts) / 2
+    """Area under the broken line through the points (x_i, y_i / top); x does not fall.
+
+    The sum is NumPy's, not a BLAS product's, whose threads cost more than they bring and may reorder the terms.
+    """
+    height = y / top
+    part = np.diff(x)
+    part *= height[1:] + height[:-1]
+    return float(part.sum()) / 2
 
 
 def _area_up_to(ranked: Ranked, max_fpr: float) -> float:
@@ -149,7 +146,7 @@ def _area_up_to(ranked: Ranked, max_fpr: float) -> float:
     inside = int(np.searchsorted(ranked.fp, end, side="right"))  # the points with fp <= end
     area = last_fp = last_tp = 0.0
     if inside:
-        area = _area(ranked.fp[:inside], ranked.tp[:inside], ranked.positives)
+        area = _area(np.append(0.0, ranked.fp[:inside]), np.append(0.0, ranked.tp[:inside]), ranked.positives)
         last_fp, last_tp = float(ranked.fp[inside - 1]), float(ranked.tp[inside - 1])
     if inside < len(ranked.fp):
         width = end - last_fp

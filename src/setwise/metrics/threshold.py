@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from setwise._checks import InputError
 from setwise.metrics import _rates
 from setwise.metrics._constraints import Constraint, explain, read_constraints, read_rate
-from setwise.metrics._inputs import TOLERANCE, Floats, Ranked, Values, rank, read_sample
+from setwise.metrics._inputs import TOLERANCE, Floats, Values, read_sample
+from setwise.metrics._ranked import Ranked, rank
 from setwise.metrics.counts import Counts
 
 _REPORTED = ("precision", "recall", "fpr", "f1", "accuracy", "positive_rate")
