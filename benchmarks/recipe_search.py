@@ -79,9 +79,12 @@ def candidate(measure: str, kind: str, number: int) -> dict[str, Any]:
     if number == 0:
         return {"learning_rate": 0.01, "weight_decay": RATES[kind][1]["weight_decay"], "batch_size": BATCH[kind]}
     made = {name: values[rng.integers(len(values))] for name, values in SPACE.items()}
+    trained = made["loss_measure"] or measure
     if made["surrogate"] == "other":
-        made["surrogate"] = OTHER[made["loss_measure"] or measure]
+        made["surrogate"] = OTHER[trained]
         made["margin"] = None  # not every surrogate takes every margin
+    if trained == "f1" and made["margin"] == 3:
+        made["margin"] = 0.0  # the hinge of counts takes margins up to 1
     if made["average"] == "equal":
         made["average_start"] = 0.5
     if kind == "images":

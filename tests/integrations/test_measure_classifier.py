@@ -19,7 +19,7 @@ from sklearn.preprocessing import MinMaxScaler
 from torch import Tensor, nn
 
 from setwise import InputError
-from setwise.integrations._rows import held_out_folds, held_out_part, joined, unseen_scores
+from setwise.integrations._rows import cut, held_out_folds, held_out_part, joined, unseen_scores
 from setwise.integrations.sklearn import MeasureClassifier
 
 X, Y = make_classification(240, 5, n_informative=3, n_redundant=0, weights=[0.85], flip_y=0.02, random_state=0)
@@ -260,3 +260,27 @@ def test_rows_are_joined_and_left_out_evenly() -> None:
     scores = np.arange(6.0).reshape(2, 3)
     seen_by = np.array([[True, False, False], [False, True, False]])
     assert unseen_scores(scores, seen_by).tolist() == [0.0, 4.0, 3.5]
+
+
+def test_what_is_seen_often_is_cut_into_pieces_whether_by_copies_or_by_weight() -> None:
+    x = np.array([[0.0], [1.0], [2.0], [3.0]])
+    y = np.array([0, 0, 0, 1])
+    copies = np.array([1, 2, 9, 7])
+    by_copies = cut(joined(x.repeat(copies, axis=0), y.repeat(copies), np.ones(copies.sum())), 3)
+    by_weight = cut(joined(x, y, copies.astype(float)), 3)
+    for one, other in zip(
+        (by_copies.x, by_copies.y, by_copies.weight), (by_weight.x, by_weight.y, by_weight.weight), strict=True
+    ):
+        assert np.array_equal(one, other)
+    assert by_copies.x[:, 0].tolist() == [0, 1, 2, 2, 2, 3]  # 9 is more than three times the median, 7 the only one
+    assert by_copies.weight.tolist() == [1, 2, 3, 3, 3, 7]
+
+
+def test_the_threshold_holds_where_a_class_is_a_few_rows_many_times() -> None:
+    x, y = (
+        np.repeat([[0.0, 1.0], [1.0, 0.0], [0.3, 0.3], [0.9, 0.9]], [30, 60, 60, 8], axis=0),
+        np.repeat([1, 0, 0, 1], [30, 60, 60, 8]),
+    )
+    fitted = MeasureClassifier("f1", random_state=0).fit(x, y)
+    assert (fitted.predict(x) == y).all()
+    assert fitted.threshold_ > -1  # -3 where the rows are left out whole: those who have not seen them score them low

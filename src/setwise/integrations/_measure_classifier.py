@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from setwise import _checks, metrics
 from setwise.integrations._members import Course, Members, Problem, StackedMLP, scores_of, train
-from setwise.integrations._rows import Floats, Rows, Scaling, held_out_folds, held_out_part, joined, unseen_scores
+from setwise.integrations._rows import Floats, Rows, Scaling, cut, held_out_folds, held_out_part, joined, unseen_scores
 from setwise.measures import Measure, parse
 from setwise.training import Blend, Recipe
 
@@ -124,7 +124,7 @@ class MeasureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             held = "one class" if len(self.classes_) else "none, since all sample weights are zero"
             raise _checks.InputError(f"Expected `y` to hold at least two classes, but it holds {held}.")
         weight = weight[counted] * self._class_weights(label, weight[counted])[label]
-        rows = joined(inputs[counted], label.astype(np.int64), weight)
+        rows = cut(joined(inputs[counted], label.astype(np.int64), weight), self.folds)
         self._scaling = Scaling.of(rows) if self.standardize else None
         random = check_random_state(self.random_state)
         with torch.random.fork_rng(devices=[]):

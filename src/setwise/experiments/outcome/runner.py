@@ -48,7 +48,7 @@ class Protocol:
     """
 
     table_seeds: int = 10
-    image_seeds: int = 3
+    image_seeds: int = 6
     table_steps: int = 400
     image_steps: int = 400
     table_batch: int = 128
