@@ -77,7 +77,7 @@ class MeasureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         max_iter: int = 200,
         batch_size: int = 1024,
         learning_rate: float = 0.03,
-        weight_decay: float = 0.01,
+        weight_decay: float = 1.0,
         blend: float = 0.5,
         class_weight: Mapping[Any, float] | str | None = None,
         threshold: float | str = "auto",
