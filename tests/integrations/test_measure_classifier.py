@@ -28,6 +28,7 @@ QUICK: dict[str, Any] = {
     "folds": 2,
     "hidden_layer_sizes": (8,),
     "learning_rate": 0.05,
+    "weight_decay": 0.01,
     "random_state": 0,
 }
 
@@ -113,7 +114,7 @@ def test_the_measure_matters() -> None:
         {"max_iter": 31},
         {"batch_size": 64},
         {"learning_rate": 0.02},
-        {"weight_decay": 1.0},
+        {"weight_decay": 0.1},
         {"blend": 0.9},
         {"class_weight": "balanced"},
         {"standardize": False},
