@@ -26,13 +26,13 @@ class CornerFactor:
         """K'^-1 g, written into all constraints."""
         m, n = self.inequalities, g.shape[-1]
         rights = np.asarray(g.numpy(force=True), np.float64).reshape(-1, n)
-        every = np.zeros((len(self.corners), m + 2 * n))
-        y = np.zeros((len(self.corners), len(self.corners[0][1].y)))
+        p = len(self.corners[0][1].y)
+        every = np.zeros((len(self.corners), m + p + 2 * n))
         for k, (places, corner) in enumerate(self.corners):
             found = solved(corner.K.T, corner.inverse.T, rights[k])
-            every[k, places], y[k] = found[: len(places)], found[len(places) :]
-        parts = every[:, :m], y, every[:, m : m + n], every[:, m + n :]
-        return Duals(*(torch.from_numpy(part).reshape(*g.shape[:-1], part.shape[-1]).to(g.dtype) for part in parts))
+            every[k, places], every[k, m + 2 * n :] = found[: len(places)], found[len(places) :]
+        rows, lower, upper, y = torch.from_numpy(every).to(g.dtype).reshape(*g.shape[:-1], -1).split([m, n, n, p], -1)
+        return Duals(rows, y, lower, upper)
 
 
 def corner_solution(problem: LinearProgram, system: System, corner: Corner, tolerance: float) -> Solution | None:
@@ -43,38 +43,45 @@ def corner_solution(problem: LinearProgram, system: System, corner: Corner, tole
         return None
     # Where a chosen row has a multiplier of 0, the solution does not show it as active: what to differentiate through
     # is then decided from the solution, as for any other solver.
-    shown = np.array_equal((corner.z > slack).nonzero()[0], corner.active)
-    batch = problem.batch_shape
-    like = torch.empty((*batch, 1), dtype=problem.dtype)
-    primal = _tensor(corner.x, like)
-    duals = Duals(*(_tensor(part, like) for part in system.by_kind(corner.z, corner.y)))
-    optimum, gap, broken, unbalanced = (like.new_full(batch, number) for number in (value, *residuals))
+    shown = corner.strict or np.array_equal((corner.z > slack).nonzero()[0], corner.active)
+    batch, m, n, p = problem.batch_shape, system.inequalities, len(corner.x), len(corner.y)
+    packed = np.zeros(3 * n + m + p + 4)  # one tensor, taken apart, costs less than many
+    packed[:n], packed[n : n + p], packed[n + p : n + p + 4] = corner.x, corner.y, (value, *residuals)
+    packed[n + p + 4 :][system.rows] = corner.z
+    tensor = torch.from_numpy(packed).to(problem.dtype)
+    like = (*batch, -1)
+    x, y, numbers, rows, lower, upper = tensor.reshape(like).split([n, p, 4, m, n, n], -1)
+    optimum, gap, broken, unbalanced = numbers.unbind(-1)
+    ray, *farkas = torch.zeros_like(tensor[4:]).reshape(like).split([n, m, p, n, n], -1)
     return Solution(
         value=optimum + problem.offset.detach(),
-        primal=primal,
-        dual=duals,
+        primal=x,
+        dual=Duals(rows, y, lower, upper),
         status=np.full(batch, Status.OPTIMAL, dtype=object) if batch else Status.OPTIMAL,
         primal_residual=broken,
         dual_residual=unbalanced,
         gap=gap,
         steps=torch.full(batch, corner.steps),
-        farkas=Duals(*map(torch.zeros_like, duals)),
-        ray=torch.zeros_like(primal),
+        farkas=Duals(*farkas),
+        ray=ray,
         solver="Interior",
-        factor=CornerFactor([(system.rows[corner.active], corner)], system.inequalities) if shown else None,
+        factor=CornerFactor([(system.rows[corner.active], corner)], m) if shown else None,
     )
 
 
 def _judge(system: System, corner: Corner, slack: Array) -> tuple[float, float, float, float]:
     """The value, the gap, and the primal and dual residual, relative as :class:`~setwise.lp.Solution` says."""
     x, z, y = corner.x, corner.z, corner.y
-    value, bound = system.c @ x, -(system.h @ z) - system.e @ y
-    broken = np.concatenate([-slack, np.abs(system.E @ x - system.e)]).max()
-    side = 1 + np.abs(np.concatenate([system.h, system.e])).max()
-    rest = np.abs(system.c + z @ system.G + y @ system.E).max() / (1 + np.abs(system.c).max())
-    return float(value), float(abs(value - bound) / (1 + abs(value))), float(max(broken, 0.0) / side), float(rest)
-
-
-def _tensor(part: Array, like: Tensor) -> Tensor:
-    """An array with the batch dimensions, each of size 1, and the dtype of a tensor."""
-    return torch.from_numpy(part).reshape(*like.shape[:-1], len(part)).to(like.dtype)
+    value, bound = system.c @ x, -(system.h @ z)
+    broken, side, rest = -slack.min(), np.abs(system.h).max(), system.c + z @ system.G
+    if len(y):
+        bound, rest = bound - system.e @ y, rest + y @ system.E
+        broken = max(broken, np.abs(system.E @ x - system.e).max())
+        side = max(side, np.abs(system.e).max())
+    unbalanced = np.abs(rest).max() / (1 + np.abs(system.c).max())
+    return (
+        float(value),
+        float(abs(value - bound) / (1 + abs(value))),
+        float(max(broken, 0.0) / (1 + side)),
+        float(unbalanced),
+    )

@@ -243,8 +243,9 @@ def equilibrate(flat: Flat) -> tuple[Flat, Scaling]:
     row, row_eq, column = torch.ones_like(flat.A[:, :, 0]), torch.ones_like(flat.e), torch.ones_like(flat.c)
     A, E = flat.A, flat.E
     for _ in range(_SCALING_PASSES):
-        rows, rows_eq = _peak(A, -1), _peak(E, -1)
-        columns = torch.maximum(_peak(A, -2), _peak(E, -2))
+        entries, entries_eq = A.abs(), E.abs()
+        rows, rows_eq = _peak(entries, -1), _peak(entries_eq, -1)
+        columns = torch.maximum(_peak(entries, -2), _peak(entries_eq, -2))
         if all(_is_near_one(peak) for peak in (rows, rows_eq, columns)):
             break
         r, q, c = rows.rsqrt(), rows_eq.rsqrt(), columns.rsqrt()
@@ -263,11 +264,11 @@ def equilibrate(flat: Flat) -> tuple[Flat, Scaling]:
 
 
 def _peak(matrix: Tensor, dim: int) -> Tensor:
-    """Largest absolute entry along a dimension; 1 where all are 0."""
+    """Largest entry of absolute values along a dimension; 1 where all are 0."""
     shape = matrix.shape[:1] + matrix.shape[2 if dim == -2 else 1 :][:1]
     if matrix.shape[dim] == 0:
         return matrix.new_ones(shape)
-    peak = matrix.abs().amax(dim)
+    peak = matrix.amax(dim)
     return torch.where(peak > 0, peak, 1.0)
 
 

@@ -114,7 +114,7 @@ def broadcast(batches: Iterable[tuple[str, torch.Size]]) -> torch.Size:
 
 def finite(name: str, value: Matrix) -> None:
     """Refuse NaN and infinity in a tensor; the values of an operator cannot be seen."""
-    if not isinstance(value, Tensor):
+    if not isinstance(value, Tensor) or value.numel() == 0:
         return
     entries = (value.values() if is_csr(value) else value).detach()
     if not math.isfinite(float(entries.sum())):  # one pass without a mask; only a sum that overflows needs the second

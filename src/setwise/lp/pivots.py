@@ -70,27 +70,27 @@ def find_vertex(system: System, active: Places, *, pivots: int, steps: int = 0) 
     Returns:
         The vertex, or None where it was not found.
     """
-    K = np.concatenate([system.G[active], system.E]) if len(system.e) else system.G[active]
+    K, right = _rows(system, active)
     try:
         inverse: Array = np.asarray(np.linalg.inv(K), np.float64)
     except np.linalg.LinAlgError:  # rows that depend on one another
         return None
-    right = np.concatenate([system.h[active], system.e])
-    x, w = solved(K, inverse, right), -(system.c @ inverse)
-    slack = system.h - system.G @ x
-    slack[active] = 0.0
-    if not (np.isfinite(slack.sum()) and np.isfinite(w.sum())):
-        return None
-    tableau = _Tableau(system, active.copy(), inverse, slack, w)
-    wrong = np.count_nonzero(slack < -_BROKEN) + np.count_nonzero(w[: len(active)] < -_BROKEN)
-    if wrong == 0:
-        return _prove(tableau, steps)
+    tableau = _Tableau(system, active, inverse, system.h - system.G @ (inverse @ right), -(system.c @ inverse))
+    wrong = tableau.wrong()
+    if wrong == 0 or pivots == 0:
+        return _prove(system, active, K, inverse, right, steps)
     if wrong > pivots or not tableau.run(pivots):
         return None
-    corner = _prove(tableau, steps)
-    if corner is None:  # the updates may have used up the digits
-        return find_vertex(system, tableau.active, pivots=0, steps=steps)
-    return corner if corner.strict else None
+    corner = tableau.corner(steps)
+    return corner if corner is not None and corner.strict else None
+
+
+def _rows(system: System, active: Places) -> tuple[Array, Array]:
+    """K and (h, e) of the rows.  # shape: (n, n), (n,)."""
+    K, right = system.G[active], system.h[active]
+    if not len(system.e):
+        return K, right
+    return np.concatenate([K, system.E]), np.concatenate([right, system.e])
 
 
 class _Tableau:
@@ -98,10 +98,16 @@ class _Tableau:
 
     def __init__(self, system: System, active: Places, inverse: Array, slack: Array, w: Array) -> None:
         self.system, self.active, self.inverse, self.slack, self.w = system, active, inverse, slack, w
-        self.scratch = np.empty_like(inverse)
+        self.slack[active] = 0.0
+
+    def wrong(self) -> int:
+        """How many rows are broken or have a negative multiplier; what is not a number counts too."""
+        broken, negative = self.slack >= -_BROKEN, self.w[: len(self.active)] >= -_BROKEN
+        return len(broken) + len(negative) - int(np.count_nonzero(broken)) - int(np.count_nonzero(negative))
 
     def run(self, pivots: int) -> bool:
         """Dual steps, then primal ones; whether they got there."""
+        self.active, self.scratch = self.active.copy(), np.empty_like(self.inverse)
         count = len(self.active)
         chosen = self.w[:count]  # a view: pivots change it in place
         np.maximum(chosen, 0.0, out=chosen)
@@ -126,6 +132,16 @@ class _Tableau:
                 return False
             self._exchange(place, found, self.system.G[found] @ self.inverse, along)
         return False
+
+    def corner(self, steps: int) -> Corner | None:
+        """The vertex where the pivots ended, solved for again; by a new inverse where the updates cost too much."""
+        system, count = self.system, len(self.active)
+        order = self.active.argsort()
+        active = self.active[order]
+        inverse = self.inverse[:, np.concatenate([order, np.arange(count, len(system.c))])]
+        K, right = _rows(system, active)
+        corner = _prove(system, active, K, inverse, right, steps)
+        return corner or find_vertex(system, active, pivots=0, steps=steps)
 
     def _exchange(self, place: int, row: int, a: Array, along: Array) -> None:
         """Row ``row`` of G for the one at ``place``; a = K^-T g_row, along = G K^-1[:, place]."""
@@ -154,27 +170,21 @@ def _least_ratio(value: Array, step: Array) -> int | None:
     return int(places[np.where(tied, step, 0.0).argmax()])
 
 
-def _prove(tableau: _Tableau, steps: int) -> Corner | None:
-    """Solve for the vertex again, refined; None unless it is feasible and its multipliers are not negative."""
-    system, inverse = tableau.system, tableau.inverse
-    order = tableau.active.argsort()
-    active = tableau.active[order]
+def _prove(system: System, active: Places, K: Array, inverse: Array, right: Array, steps: int) -> Corner | None:
+    """Solve for the vertex of the active rows; None if it is not feasible or if a multiplier is negative."""
+    x, w = solved(K, inverse, right), solved(K.T, inverse.T, -system.c)
+    slack = system.h - system.G @ x
+    slack[active] = 0.0
     count = len(active)
-    if count < len(system.c):
-        order = np.concatenate([order, np.arange(count, len(system.c))])
-    inverse = inverse[:, order]
-    K = np.concatenate([system.G[active], system.E])
-    right = np.concatenate([system.h[active], system.e])
-    x, multipliers = solved(K, inverse, right), solved(K.T, inverse.T, -system.c)
-    slack, chosen = system.h - system.G @ x, multipliers[:count]
-    off, unbalanced = np.abs(K @ x - right).max(), np.abs(K.T @ multipliers + system.c).max()
+    chosen = w[:count]
+    least = float(chosen.min())
+    off, unbalanced = np.abs(K @ x - right).max(), np.abs(w @ K + system.c).max()
     # Data are of size 1. Written so that what is not a number proves nothing.
-    if not (slack.min() >= -2 * FEASIBLE and chosen.min() >= -2 * FEASIBLE and off <= 2 * FEASIBLE):
+    if not (float(slack.min()) >= -2 * FEASIBLE and least >= -2 * FEASIBLE and off <= 2 * FEASIBLE):
         return None
-    if not unbalanced <= 2 * FEASIBLE * max(1.0, float(np.abs(multipliers).max())):
+    if not unbalanced <= 2 * FEASIBLE * max(1.0, float(np.abs(w).max())):
         return None
-    z = np.zeros_like(system.h)
+    z = np.zeros_like(slack)
     z[active] = np.maximum(chosen, 0.0)
-    slack[active] = np.inf
-    strict = chosen.min() > _STRICT and (len(slack) == count or slack.min() > _STRICT)
-    return Corner(active, K, inverse, x, z, multipliers[count:], steps, bool(strict))
+    strict = least > _STRICT and np.count_nonzero(slack <= _STRICT) == count  # its own rows, and no other
+    return Corner(active, K, inverse, x, z, w[count:], steps, strict)

@@ -299,5 +299,6 @@ class LinearProgram:
         """A copy with other fields of the same shape, dtype and device, which are not checked again."""
         other = copy.copy(self)
         other._set(**values)  # noqa: SLF001 (of the same class)
-        other._set_batch()  # noqa: SLF001
+        if any(value.shape != getattr(self, name).shape for name, value in values.items()):
+            other._set_batch()  # noqa: SLF001
         return other

@@ -28,6 +28,7 @@ from setwise.lp.operator import is_csr
 from setwise.lp.pivots import Array, Corner, Places, find_vertex
 from setwise.lp.problem import LinearProgram
 
+_BY_PRODUCT = 32  # variables up to which calls cost more than arithmetic
 _BY_INVERSE = 64  # variables up to which the inverse is faster than a factorization and its calls
 _MOST_STEPS = 50
 _TO_THE_BOUNDARY = 0.995
@@ -38,6 +39,7 @@ _LATE, _NEAR, _DIVERGED = 1e-6, 1e-7, 1e15
 _GOOD_ENOUGH = 1e-7  # a residual that rounding keeps from falling further
 _SETTLED = 0.6  # times the root of their number: active rows that may still change when pivots begin
 _ATTEMPTS = 3  # at pivots
+_FIRST = 2  # the step after which to look at the active rows
 _SHORT, _PATIENCE = 0.1, 3  # so many steps so short tell of a program without optimum
 
 
@@ -51,7 +53,9 @@ class System:
     E: Array  # shape: (p, n)
     e: Array  # shape: (p,)
     rows: Places  # which of [A; -I; I] are in G, shape: (k,)
-    inequalities: int
+    inequalities: int  # rows of A
+    count: int  # those of them that are in G; bounds follow
+    bounded: Places  # the variable of each bound, shape: (k - count,)
 
     @classmethod
     def of(cls, problem: LinearProgram) -> Self | None:
@@ -74,22 +78,29 @@ class System:
         """The system of [A; -I; I] x <= sides, without the rows whose side is infinite."""
         m, n = A.shape
         rows = np.isfinite(sides).nonzero()[0]
-        inner, low, high = np.split(rows, np.searchsorted(rows, (m, m + n)))
+        count, last = rows.searchsorted((m, m + n))
+        bounded = (rows[count:] - m) % n
         G = np.zeros((len(rows), n))
-        G[: len(inner)] = A if len(inner) == m else A[inner]
-        bounds = np.arange(len(inner), len(rows))
-        G[bounds, np.concatenate([low, high - n]) - m] = np.repeat((-1.0, 1.0), (len(low), len(high)))
-        return cls(c, G, sides[rows], E, e, rows, m)
+        G[:count] = A if count == m else A[rows[:count]]
+        G[np.arange(count, last), bounded[: last - count]] = -1.0
+        G[np.arange(last, len(rows)), bounded[last - count :]] = 1.0
+        return cls(c, G, sides[rows], E, e, rows, m, int(count), bounded)
 
     def normal(self, weight: Array) -> Array:
         """G' diag(weight) G, the bounds without a product.  # shape: (n, n)."""
         n = len(self.c)
-        count = int(self.rows.searchsorted(self.inequalities))
-        B = self.G[:count] * np.sqrt(weight[:count, None])
+        if n <= _BY_PRODUCT:
+            return (self.G.T * weight) @ self.G
+        B = self.G[: self.count] * np.sqrt(weight[: self.count, None])
         matrix: Array = B.T @ B
         diagonal = matrix.reshape(-1)[:: n + 1]
-        diagonal += np.bincount((self.rows[count:] - self.inequalities) % n, weight[count:], minlength=n)
+        diagonal += np.bincount(self.bounded, weight[self.count :], minlength=n)
         return matrix
+
+    def resized(self, size: float, price: float) -> Self:
+        """The same with sides and cost divided by a number each."""
+        c, h, e = self.c / price, self.h / size, self.e / size
+        return type(self)(c, self.G, h, self.E, e, self.rows, self.inequalities, self.count, self.bounded)
 
     def by_kind(self, z: Array, y: Array) -> tuple[Array, Array, Array, Array]:
         """Multipliers of G and E as those of inequalities, equalities, lower and upper bounds."""
@@ -148,7 +159,7 @@ def _on_size_one(system: System, run: Callable[[System], Corner | Nearby | None]
     size, price = max(_size(system.h), _size(system.e)), _size(system.c)
     if not (size and price and 0 < len(system.c) - len(system.e) <= len(system.h)):
         return None
-    scaled = replace(system, c=system.c / price, h=system.h / size, e=system.e / size)
+    scaled = system.resized(size, price)
     with np.errstate(all="ignore"):  # what overflows is left to the batched method
         try:
             found = run(scaled)
@@ -199,20 +210,24 @@ class _Tries:
 
     def corner(self, ratio: Array, mu: float, step: int) -> Corner | None:
         """The optimal vertex, where the rows with the largest ratio z / s lead to it."""
+        if step < _FIRST:
+            return None
         active = ratio > 1
         clear = np.count_nonzero(active) == self.needed
         if not clear:
-            active = np.zeros_like(active)
-            active[ratio.argpartition(-self.needed)[-self.needed :]] = True
+            active = ratio >= np.partition(ratio, -self.needed)[-self.needed]
         changed = np.count_nonzero(active & ~self.before)
         self.before = active
         settled = self.left > 0 and changed <= max(2.0, _SETTLED * self.needed**0.5)
-        if not (settled or clear or mu < _LATE) or active.tobytes() == self.tried:
+        if not (settled or clear or mu < _LATE):
             return None
-        self.tried = active.tobytes()
+        rows = active.nonzero()[0]
+        if len(rows) != self.needed or rows.tobytes() == self.tried:  # a tie, or nothing new
+            return None
+        self.tried = rows.tobytes()
         self.left -= settled
         pivots = (20 + self.needed) if settled else 0
-        return find_vertex(self.system, active.nonzero()[0], pivots=pivots, steps=step)
+        return find_vertex(self.system, rows, pivots=pivots, steps=step)
 
 
 def _start(system: System) -> _Iterate:
@@ -303,8 +318,8 @@ def _advance(system: System, it: _Iterate, r: _Residual, mu: float, weight: Arra
     dsz[1] += weight * move - excess
     lengths = np.minimum(_TO_THE_BOUNDARY * _longest(sz, dsz), 1.0)
     a, b = float(lengths[0, 0]), float(lengths[1, 0])
-    after = _Iterate(x + a * d[:n], y + b * d[n:], sz + lengths * dsz)
-    return after, _Residual((1 - b) * r.dual, (1 - a) * r.primal, (1 - a) * r.equality), min(a, b)
+    left = _Residual((1 - b) * r.dual, (1 - a) * r.primal, (1 - a) * r.equality if len(y) else y)
+    return _Iterate(x + a * d[:n], y + b * d[n:] if len(y) else y, sz + lengths * dsz), left, min(a, b)
 
 
 def _longest(value: Array, step: Array) -> Array:
