@@ -1,7 +1,8 @@
-"""AUCLoss beside binary cross-entropy: forward + backward, float32, checks on, one thread.
+"""AUCLoss beside binary cross-entropy and a sort: forward + backward, float32, checks on, one thread.
 
-Fresh tensors every repetition, the two losses interleaved, medians of CPU time, their ratio; memory as the growth of
-the peak resident size of a fresh process. The levels are the ones the project holds itself to.
+Fresh tensors every repetition, all in turns, medians of CPU time, ratios; the growth exponent over the sizes from
+10,000 on; memory beyond the input and its gradient in a fresh process. The levels are the ones the project holds
+itself to.
 
     python benchmarks/auc.py [--sizes 256 65536 1000000] [--json FILE]
 """
@@ -10,95 +11,74 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
-import sys
-import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor
 
+from cases import binary, passes
+from harness import Action, Case, apart, exponent, extra_megabytes, interleave, one_thread
+from records import Part, Row, Table, Verdict
 from setwise import AUCLoss
 
-LEVELS = {256: 4.0, 65_536: 6.0, 1_000_000: 8.0}
-SHARE_OF_POSITIVES = 0.1
-
-Loss = Callable[[Tensor, Tensor], Tensor]
-
-
-def sample(n: int) -> tuple[Tensor, Tensor]:
-    """Fresh scores that require grad, and labels in the dtype that cross-entropy wants."""
-    target = (torch.rand(n) < SHARE_OF_POSITIVES).float()
-    target[0], target[1] = 1.0, 0.0
-    return torch.randn(n, requires_grad=True), target
+LEVELS = {64: 2.5, 256: 2.5, 1024: 2.5, 4096: 2.5, 65_536: 4.0, 1_000_000: 5.0, 10_000_000: 4.0}
+SORT_LEVELS = {10_000_000: 5.0}
+GROWTH = 1.1
+GROWTH_FROM = 10_000
+SIZES = sorted({*LEVELS, GROWTH_FROM})
 
 
-def cpu_seconds(loss: Loss, n: int) -> float:
-    """CPU time of one forward and backward pass on fresh tensors."""
-    scores, target = sample(n)
-    start = time.process_time()
-    loss(scores, target).backward()
-    return time.process_time() - start
+def sorting(n: int) -> Case:
+    """A sort of integers of 64 bits, which is what a sort of float32 scores with their positions comes to."""
+
+    def case() -> Action:
+        keys = np.random.default_rng().integers(-(2**62), 2**62, n)
+        return lambda: np.sort(keys)
+
+    return case
 
 
-def compare(n: int, repetitions: int) -> dict[str, float]:
-    """Medians of interleaved runs, in milliseconds, and their ratio."""
-    losses: dict[str, Loss] = {"bce": torch.nn.BCEWithLogitsLoss(), "auc": AUCLoss()}
-    times: dict[str, list[float]] = {name: [] for name in losses}
-    for repetition in range(repetitions + 3):
-        for name, loss in losses.items():
-            seconds = cpu_seconds(loss, n)
-            if repetition >= 3:  # the first ones warm the allocator and the caches
-                times[name].append(seconds)
-    bce, auc = (float(np.median(times[name])) * 1e3 for name in losses)
-    return {"n": n, "bce_ms": bce, "auc_ms": auc, "ratio": auc / bce}
-
-
-def extra_megabytes(n: int) -> float:
-    """Growth of this process's resident size, at its peak, over one forward and backward pass; nan where unknown."""
+def spent(n: int) -> float:
+    """Megabytes of one pass beyond the input and its gradient."""
     loss = AUCLoss()
-    loss(*sample(256)).backward()
-    scores, target = sample(n)
-    if not Path("/proc/self/clear_refs").exists():
-        return float("nan")
-    Path("/proc/self/clear_refs").write_text("5")  # Linux: the peak starts again from the present size
-    before = peak_kilobytes()
-    loss(scores, target).backward()
-    return (peak_kilobytes() - before) / 1024
+    loss(*binary(256)).backward()
+    scores, target = binary(n)
+    return extra_megabytes(lambda: loss(scores, target).backward()) - scores.nbytes / 2**20
 
 
-def peak_kilobytes() -> int:
-    """Peak resident size, from Linux's account of this process."""
-    status = Path("/proc/self/status").read_text()
-    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:"))
+def part(sizes: Sequence[int] = SIZES) -> Part:
+    """The times by size, and the ratios."""
+    rows, verdicts = [], []
+    for n in sizes:
+        losses = {"BCEWithLogitsLoss": torch.nn.BCEWithLogitsLoss(), "AUCLoss": AUCLoss()}
+        cases = {name: passes(loss, n) for name, loss in losses.items()} | {"np.sort of int64": sorting(n)}
+        times = interleave(cases, max(7, min(2000, 20_000_000 // n)), warm_up=3 if n < 2_000_000 else 1)
+        bce, auc, plain = (timing.ms for timing in times.values())
+        verdicts.append(Verdict(f"AUCLoss / BCE, n = {n:,}", auc / bce, LEVELS.get(n)))
+        print(verdicts[-1], flush=True)
+        if n in SORT_LEVELS:
+            verdicts.append(Verdict(f"AUCLoss / np.sort of int64, n = {n:,}", auc / plain, SORT_LEVELS[n]))
+            print(verdicts[-1], flush=True)
+        memory = {"AUCLoss": apart(spent)(n)} if n >= 65_536 else {}
+        rows += [Row(name, f"{n:,}", n, timing.ms, memory.get(name)) for name, timing in times.items()]
+    large = [(row.n, row.ms) for row in rows if row.method == "AUCLoss" and row.n and row.ms and row.n >= GROWTH_FROM]
+    if len(large) > 1:
+        verdicts.append(Verdict("growth exponent of AUCLoss", exponent(*zip(*large, strict=True)), GROWTH))
+    return Part([Table("AUCLoss beside cross-entropy", rows, memory_case=f"{max(sizes):,}")], verdicts)
 
 
 def main() -> None:
     """Print the table, and keep it as JSON where asked."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sizes", type=int, nargs="+", default=sorted(LEVELS))
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--memory", type=int, metavar="N", help="print only the memory of one pass over N scores")
     args = parser.parse_args()
-    torch.set_num_threads(1)
-    if args.memory:
-        print(extra_megabytes(args.memory))
-        return
-    rows = []
-    print(f"{'n':>10} {'BCE ms':>10} {'AUC ms':>10} {'ratio':>7} {'level':>6} {'extra MB':>9}")
-    for n in args.sizes:
-        row = compare(n, repetitions=max(25, min(2000, 20_000_000 // n)))
-        command = [sys.executable, __file__, "--memory", str(n)]
-        row["extra_mb"] = float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)  # noqa: S603 (itself)
-        rows.append(row)
-        level = LEVELS.get(n)
-        shown = f"{level:g}" if level else "-"
-        times = f"{row['bce_ms']:>10.3f} {row['auc_ms']:>10.3f} {row['ratio']:>7.2f}"
-        print(f"{n:>10} {times} {shown:>6} {row['extra_mb']:>9.1f}")
+    one_thread()
+    found = part(args.sizes)
+    print(f"\n{found.markdown()}")
     if args.json:
-        args.json.write_text(json.dumps({"threads": 1, "torch": torch.__version__, "rows": rows}, indent=2))
+        args.json.write_text(json.dumps(found.as_json(), indent=1))
 
 
 if __name__ == "__main__":
