@@ -6,25 +6,23 @@ Newton loop with its settings, the gradient through the unrolled steps. `auc_pro
 
 from __future__ import annotations
 
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
+import auc
 import setwise
-from auc import LEVELS
 from auc_program import table as program_table
-from cases import Loss, passes
-from harness import exponent, installed, interleave, peer
+from cases import Loss
+from harness import installed, peer
 from loss_tables import Method, always, loss_table
-from records import Part, Verdict, faster, script
+from records import Part, faster, script
 from setwise.lp import ExteriorNewton, LinearProgram, UnrolledGradient, solve
 from setwise.measures import auc_program
 
 SIZES = (64, 256, 1024, 4096, 16_384, 65_536, 1_000_000, 10_000_000)
-SORT_LEVEL, GROWTH_LEVEL = 5.0, 1.1
 
 
 def pair_matrix(scores: Tensor, target: Tensor) -> Tensor:
@@ -117,30 +115,12 @@ def of_probabilities(loss: Loss) -> Loss:
     return lambda scores, target: loss(scores.sigmoid(), target)
 
 
-def ratios() -> list[Verdict]:
-    """AUCLoss beside cross-entropy, and NumPy's sort at the largest n, with nothing else between; and its growth."""
-    found, times = [], []
-    for n in SIZES:
-        cases = {"bce": passes(torch.nn.BCEWithLogitsLoss(), n), "auc": passes(setwise.AUCLoss(), n)}
-        if n == SIZES[-1]:
-            cases["sort"] = lambda: partial(np.sort, np.random.default_rng().integers(2**62, size=SIZES[-1]))
-        timings = interleave(cases, max(7, min(500, 5_000_000 // n)))
-        ms = {name: timing.ms for name, timing in timings.items()}
-        times.append(ms["auc"])
-        found.append(Verdict(f"AUCLoss / cross-entropy, n = {n:,}", ms["auc"] / ms["bce"], LEVELS.get(n)))
-        if "sort" in ms:
-            found.append(Verdict(f"AUCLoss / np.sort of int64 keys, n = {n:,}", ms["auc"] / ms["sort"], SORT_LEVEL))
-    large = [n for n in SIZES if n > 10_000]
-    slope = exponent(large, times[-len(large) :])
-    return [*found, Verdict(f"growth exponent of AUCLoss from n = {large[0]:,} on", slope, GROWTH_LEVEL)]
-
-
 def part() -> Part:
-    """The table, and ratios beside the levels."""
-    judged = ratios()
+    """Ratios to cross-entropy and a sort with nothing else between (`auc.py`), then all losses in turns."""
+    alone = auc.part()
     table = loss_table("auc_losses", "auc", SIZES, title="AUC losses", memory_n=1_000_000)
-    judged += faster(table, "AUCLoss", ("pair matrix", "LibAUC Pair"), 4096, 10.0)
-    return Part([table, program_table()], judged)
+    judged = alone.verdicts + faster(table, "AUCLoss", ("pair matrix", "LibAUC Pair"), 4096, 10.0)
+    return Part([table, *alone.tables, program_table()], judged)
 
 
 if __name__ == "__main__":

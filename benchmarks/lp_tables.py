@@ -1,8 +1,8 @@
-"""The linear programs of `lp.py` as a part of `run.py`: time, memory, gap and error of the gradient, and the levels.
+"""The linear programs of `lp.py` and `lp_warm.py` as parts of `run.py`: time, memory, errors, and the levels.
 
 ``value off by`` is the relative gap, ``gradient off by`` the error of dz/db; both are in float64.
 
-    python benchmarks/run.py --only lp
+    python benchmarks/run.py --only lp warm
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ import math
 import torch
 
 from harness import apart, extra_megabytes, first_line
-from lp import CELLS, METHODS, Cell, Record, draw, installed, run_cell, too_slow, turn, verdicts
+from lp import CELLS, METHODS, SETWISE, Cell, Record, draw, installed, run_cell, too_slow, turn, verdicts
+from lp_warm import TRAJECTORIES, large, trajectory
+from lp_warm import verdicts as judge
 from records import Part, Row, Table, Verdict, script
 
 MEMORY = Cell(50, 200, 16)
@@ -60,6 +62,25 @@ def part(cells: list[Cell] = CELLS) -> Part:
         skipped = skipped | too_slow(records, cell, following) if following is not None and same else set()
     about = "Forward + backward, float64, A, b and c all require grad; highspy goes forward only."
     table = Table("Linear programs, all data differentiable", rows, unit="", memory_case=str(MEMORY), about=about)
+    return Part([table], judged)
+
+
+def warm_part() -> Part:
+    """Warm beside cold along a trajectory, and a large program beside the interior point method of HiGHS."""
+    warm, big = [trajectory(cell) for cell in TRAJECTORIES], large()
+    rows = []
+    for one in warm:
+        rows.append(Row("setwise, cold", str(one.cell), ms=one.cold_ms))
+        rows.append(Row("setwise, warm", str(one.cell), None, one.warm_ms, None, one.points, one.gradients))
+    rows.append(Row("setwise, cold", str(big.cell), None, big.ours_ms, megabytes(SETWISE, big.cell), big.gap))
+    rows.append(Row("HiGHS, interior point", str(big.cell), ms=big.highs_ms))
+    rows.append(Row("HiGHS, interior point without crossover", str(big.cell), ms=big.highs_alone_ms))
+    about = (
+        "Forward + backward along 50 steps of a training, each from the solution of the last or from none; the large "
+        "program forward only. Warm is off from cold by so much; the large program from the optimum of HiGHS."
+    )
+    judged = [Verdict(row["what"], row["value"], row["level"], row["least"]) for row in judge(warm, big)]
+    table = Table("Linear programs, warm starts and a large one", rows, unit="", memory_case=str(big.cell), about=about)
     return Part([table], judged)
 
 

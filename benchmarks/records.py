@@ -191,16 +191,25 @@ def machine_name() -> str:
     return re.sub(r"[^a-z0-9]+", "-", f"{here['cpu']} {here['cores']} cores".lower()).strip("-")
 
 
+def commit() -> str:
+    """The commit, with a plus where the code, and not only results, has changes on top of it."""
+
+    def git(*words: str) -> str:
+        command = ["git", "-C", str(HERE.parent), *words]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()  # noqa: S603
+
+    try:
+        changed = git("status", "--porcelain", "--", "src", "benchmarks", ":!benchmarks/results")
+        return git("rev-parse", "--short=10", "HEAD") + ("+" if changed else "")
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+
+
 def stamp(seconds: float) -> dict[str, Any]:
     """When, from which commit, with which versions, and how long it took."""
-    command = ["git", "-C", str(HERE), "describe", "--always", "--dirty", "--abbrev=10"]
-    try:
-        commit = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()  # noqa: S603
-    except (OSError, subprocess.CalledProcessError):
-        commit = "unknown"
     return {
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M"),
-        "commit": commit,
+        "commit": commit(),
         "seconds": round(seconds),
         "python": platform.python_version(),
         "torch": torch.__version__,
@@ -250,7 +259,7 @@ def too_much(found: Mapping[str, float], levels: Mapping[str, float], tolerance:
     return lines
 
 
-def faster(table: Table, ours: str, prefixes: tuple[str, ...], n: int, level: float) -> list[Verdict]:
+def faster(table: Table, ours: str, prefixes: tuple[str, ...], n: int, level: float | None) -> list[Verdict]:
     """How many times faster than the best of some peers at n; nothing where none of them was measured."""
     names = {row.method for row in table.rows if row.method.startswith(prefixes) and row.n == n and row.ms}
     if not names:

@@ -48,9 +48,12 @@ PARTS = {
     "ranking": Entry("measure_losses", "ranking_part", "average precision and partial AUC"),
     "measures": Entry("measures", "part", "every loss of ours beside torch's own"),
     "lp": Entry("lp_tables", "part", "linear programs, all data differentiable"),
+    "warm": Entry("lp_tables", "warm_part", "linear programs, warm starts and a large one"),
     "costs": Entry("lp_costs", "part", "linear programs, gradient for the costs"),
     "projection": Entry("projection", "part", "projections of multipliers"),
     "distributed": Entry("distributed", "part", "one set over several ranks"),
+    "steps": Entry("training_step", "part", "whole training steps"),
+    "metrics": Entry("metrics", "part", "hard metrics"),
     "s_measure": Entry("smeasure_cost", "part", "the term over the whole data set beside a training step"),
     "two_pass": Entry("two_pass", "part", "a network on a large set in chunks"),
 }

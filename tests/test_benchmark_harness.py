@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import sys
 import time
 from collections.abc import Iterator
@@ -194,6 +195,13 @@ def test_the_page_is_filled_from_what_is_stored(tmp_path: Path) -> None:
     assert new.startswith("a\n<!-- begin auc -->\n\n### Sorting\n")
     assert "Not measured on this machine yet." in new
     assert page.filled(new, records.load(file), "machine") == new
+
+
+def test_the_page_has_a_place_for_every_part_and_says_what_is_stored() -> None:
+    text = page.PAGE.read_text()
+    assert {name for _, name, _ in page.BLOCK.findall(text)} == set(run.PARTS) | {"machine"}
+    (name,) = set(re.findall(r"`benchmarks/results/([\w-]+)\.json`", text))
+    assert page.filled(text, records.load(records.RESULTS / f"{name}.json"), name) == text
 
 
 @pytest.mark.parametrize("entry", run.PARTS.values(), ids=list(run.PARTS))
