@@ -23,11 +23,11 @@ def joined(*problems: LinearProgram) -> LinearProgram:
 @pytest.mark.parametrize(
     ("problem", "expected"),
     [
-        (dense(0, 4), True),
-        (dense(0, 5), False),
-        (dense(0, 8, 50, 120), True),
+        (dense(0, 8), True),
+        (dense(0, 9), False),
+        (dense(0, 9, 50, 120), True),
         (dense(0, 4, 65, 10), True),
-        (dense(0, 5, 60, 200), True),
+        (dense(0, 9, 60, 200), True),
         (equality_only(0, 3), True),
         (LinearProgram(torch.ones(3, 2), A_eq=torch.eye(2), b_eq=torch.ones(2)), False),
     ],

@@ -20,8 +20,8 @@ from setwise.lp.interior import NEAR, RUNNING, VERTEX, Outcome
 from setwise.lp.pivots import Array, Corner, Places
 from setwise.lp.single import Nearby, System, approach, resume
 
-_FEW = 4  # programs
-_MANY = 5_000  # entries of A in each
+_FEW = 8  # programs
+_MANY = 2_500  # entries of A in each
 _FAILURES = 3  # after which the rest of the batch is taken to be of the same kind, and not tried
 _POSITIVE = 1e-9  # of the largest multiplier
 

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from setwise.lp.vertex import FEASIBLE
@@ -34,6 +35,7 @@ Places = NDArray[np.intp]
 
 _BROKEN = 1e-11  # a slack or a multiplier below minus this calls for a pivot; data are of size 1
 _PIVOT = 1e-8  # the least number to divide by
+_BY_TORCH = 64  # variables up to which NumPy's calls are faster
 _STRICT = 1e-9  # of slacks and multipliers where the optimum is said to be unique
 
 
@@ -107,7 +109,7 @@ class _Tableau:
 
     def run(self, pivots: int) -> bool:
         """Dual steps, then primal ones; whether they got there."""
-        self.active, self.scratch = self.active.copy(), np.empty_like(self.inverse)
+        self.active, self.shared = self.active.copy(), torch.from_numpy(self.inverse)
         count = len(self.active)
         chosen = self.w[:count]  # a view: pivots change it in place
         np.maximum(chosen, 0.0, out=chosen)
@@ -154,8 +156,10 @@ class _Tableau:
         self.w[place] = price
         self.active[place] = row
         column = self.inverse[:, place] / pivot
-        np.multiply.outer(column, a, out=self.scratch)
-        self.inverse -= self.scratch
+        if len(a) > _BY_TORCH:
+            self.shared.addr_(torch.from_numpy(column), torch.from_numpy(a), alpha=-1)  # in place, in one pass
+        else:
+            self.inverse -= np.multiply.outer(column, a)
         self.inverse[:, place] = column
 
 

@@ -185,7 +185,7 @@ def _run(system: System, max_steps: int, tolerance: float) -> Corner | Nearby | 
         corner = tries.corner(weight, mu, step)
         if corner is not None:
             return corner
-        if mu < _NEAR:
+        if mu < max(_NEAR, tolerance):
             residual = _residual(system, it)
             error = _error(system, it, residual)
             if error < tolerance or _GOOD_ENOUGH > error > 0.5 * last:
