@@ -17,8 +17,6 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
-import os
-import sys
 import time
 import warnings
 from collections.abc import Callable
@@ -30,7 +28,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"), "1")
+from harness import first_line, one_thread
+
 LIMIT = 60.0  # seconds that one repetition of a method may take
 BUDGET = 10.0  # seconds after which a method gets no further repetition of a cell
 REPETITIONS = 15
@@ -313,11 +312,6 @@ def installed(names: list[str]) -> list[str]:
     return found
 
 
-def first_line(error: Exception) -> str:
-    """What went wrong, in one line."""
-    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
-
-
 def number(value: float, form: str = ".1f") -> str:
     """A number for the table, or a dash."""
     return "-" if np.isnan(value) else format(value, form)
@@ -378,9 +372,7 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
-    if any(os.environ.get(name) != value for name, value in ONE_THREAD.items()):  # read when libraries are loaded
-        os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | ONE_THREAD)  # noqa: S606 (itself)
-    torch.set_num_threads(1)
+    one_thread()
     warnings.simplefilter("ignore")  # the peers warn of their own internals
     cells = [Cell(*map(int, text.split("x"))) for text in args.cells or []] or (QUICK if args.quick else CELLS)
     methods = installed(args.methods)
