@@ -38,7 +38,7 @@ def test_a_few_steps_lower_the_loss_for_every_measure(measure: str) -> None:
     optimizer = recipe.optimizer(model, loss)
     scheduler, average = recipe.scheduler(optimizer, 6 * len(sampler)), recipe.averaging(model)
     assert average is not None
-    shown = next(iter(sampler))  # what is minimized is the loss of such batches, half of them positive
+    shown = next(iter(sampler))  # what is minimized is the loss of such batches, with more positives than the data
     before = loss(model(x[shown]), y[shown]).item()
     for _ in range(6):
         for batch in sampler:

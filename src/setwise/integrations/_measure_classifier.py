@@ -241,6 +241,7 @@ class MeasureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             batch_size=self.batch_size,
             learning_rate=self.learning_rate,
             weight_decay=self.weight_decay,
+            temperature=2.0,  # settled with the decay
             schedule="constant" if self.early_stopping else "one_cycle",
         )
 

@@ -3,8 +3,8 @@
 The settings of a :class:`Recipe` are the library's answer to "which options should I use?". ``setwise train`` takes its
 defaults from here, and what a search on training and validation data finds better goes here, by measure, and nowhere
 else (docs/recipes.md has the figures). One set of settings serves every measure: half cross-entropy and half the
-measure's loss of half the logits, at least half positives in each batch, AdamW on one cycle, weights averaged over
-about the last fifty steps.
+measure's loss, at least a quarter of positives in each batch, AdamW on one cycle, weights averaged over about the last
+fifty steps.
 
 >>> import torch
 >>> from setwise.training import Recipe
@@ -87,11 +87,11 @@ class Recipe:
     margin: float | None = None
     margin_end: float | None = None
     surrogate: str | None = None
-    temperature: float = 2.0
+    temperature: float = 1.0
     loss_measure: str | None = None
     loss_options: Mapping[str, Any] = field(default_factory=dict)
     batch_size: int = 128
-    batch_positives: float = 0.5
+    batch_positives: float = 0.25
     algorithm: str = "adamw"
     learning_rate: float = 3e-3
     weight_decay: float = 1e-3

@@ -71,7 +71,10 @@ class Protocol:
             "judgements": self.judgements,
         }
         if method.measure is not None:
-            parts["recipe"] = Recipe.for_measure(method.measure).to_dict()
+            recipe = Recipe.for_measure(method.measure).to_dict()
+            if recipe["loss_measure"] is None:
+                del recipe["loss_measure"]  # runs from before there was a choice stay valid
+            parts["recipe"] = recipe
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:12]
 
 
