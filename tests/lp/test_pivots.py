@@ -175,3 +175,13 @@ def test_a_batch_keeps_its_factorization(dtype: torch.dtype) -> None:
         *(torch.cat([getattr(p, n)[:2] for p in (degenerate(0, 2), degenerate(1, 2))]) for n in "cAb")
     )
     assert one_by_one(Flat.of(mixed), 100).factor is None
+
+
+def test_a_batch_that_is_too_large_to_keep_goes_backward_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = dense(6, 3)
+    kept, gradients = with_gradients(problem, None)
+    monkeypatch.setattr("setwise.lp.one_by_one._KEPT", 3 * 12**2 - 1)
+    assert one_by_one(Flat.of(problem), 100).factor is None
+    again, same = with_gradients(problem, None)
+    torch.testing.assert_close(again.primal, kept.primal)
+    torch.testing.assert_close(same, gradients)

@@ -9,7 +9,7 @@ backward pass. From an earlier solution that was a plain vertex, pivots alone ma
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -23,6 +23,7 @@ from setwise.lp.single import Nearby, System, approach, resume
 _FEW = 8  # programs
 _MANY = 2_500  # entries of A in each
 _FAILURES = 3  # after which the rest of the batch is taken to be of the same kind, and not tried
+_KEPT = 20_000_000  # entries of all inverses together, beyond which they are made again for the backward pass
 _POSITIVE = 1e-9  # of the largest multiplier
 
 
@@ -74,9 +75,12 @@ def one_by_one(flat: Flat, max_steps: int, tolerance: float = 1e-10, start: Poin
         before[:, columns] = start.z.numpy()
     pairs: list[tuple[Places, Found]] = []
     failures = 0
+    keep = len(sides) * flat.c.shape[1] ** 2 <= _KEPT
     for k in range(len(sides)):
         system = System.from_arrays(arrays.c[k], arrays.A[k], sides[k], arrays.E[k], arrays.e[k])
         found = take(system, max_steps, tolerance, None if start is None else before[k])
+        if isinstance(found, Corner) and not keep:
+            found = replace(found, K=found.K[:0], inverse=found.K[:0], strict=False)
         pairs.append((system.rows, found))
         failures += found is None
         if failures == _FAILURES:
