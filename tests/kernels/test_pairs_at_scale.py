@@ -48,3 +48,22 @@ def test_attached_numbers_are_exact_in_every_mode() -> None:
     assert primal.item() == pytest.approx(0.3, rel=1e-7)
     assert tangent is not None
     assert tangent.item() == 121.0
+
+
+def test_attached_numbers_have_a_second_derivative_where_one_is_given() -> None:
+    input = torch.tensor([1.0, -2.0], dtype=torch.float64, requires_grad=True)
+    asked = []
+
+    def derivative(again: torch.Tensor) -> torch.Tensor:
+        asked.append(again)
+        return 3 * again**2
+
+    value = attach_numpy(input, -7.0, np.array([3.0, 12.0]), derivative)
+    (plain,) = torch.autograd.grad(value, input, retain_graph=True)
+    assert plain.tolist() == [3.0, 12.0]
+    assert not asked  # an ordinary backward pass needs no second evaluation
+    (slope,) = torch.autograd.grad(2 * value, input, create_graph=True)
+    assert slope.tolist() == [6.0, 24.0]
+    (curvature,) = torch.autograd.grad(slope.sum(), input)
+    assert curvature.tolist() == [12.0, -24.0]
+    assert attach_numpy(input.detach(), -7.0, np.array([3.0, 12.0]), derivative).grad_fn is None

@@ -44,14 +44,24 @@ def attach_numpy(input: Tensor, value: float, gradient: NDArray[Any], derivative
         gradient: Its derivative, in the dtype of ``input``.  # shape: (n,)
         derivative: As for :func:`attach`.
     """
-    slope = torch.from_numpy(gradient)
-    if derivative is not None:
-        return attach(input, torch.scalar_tensor(value, dtype=input.dtype), slope, derivative)
     # An inner product has this derivative, in every mode, by a node of torch's own, which costs a third of one in
     # Python. Its value is rounded otherwise, so the right one is put in its place.
-    product = torch.dot(input, slope)
+    product = torch.dot(input, torch.from_numpy(gradient))
     product.data.fill_(value)
+    if derivative is not None and product.grad_fn is not None:
+        product.grad_fn.register_hook(_differentiable(input, derivative))
     return product
+
+
+def _differentiable(input: Tensor, derivative: Derivative) -> Callable[..., tuple[Tensor, None] | None]:
+    """What puts a gradient with a graph in the place of the constant one, where the backward pass records one."""
+
+    def hook(_: tuple[Tensor | None, ...], grad_outputs: tuple[Tensor, ...]) -> tuple[Tensor, None] | None:
+        if not torch.is_grad_enabled():
+            return None
+        return grad_outputs[0].unsqueeze(-1) * derivative(input), None
+
+    return hook
 
 
 class _Compiled(torch.autograd.Function):

@@ -114,9 +114,9 @@ def errors_numpy(
         slope *= weight
         n_pos = float(weight.sum(where=positive, dtype=np.float64))
         n_neg = float(weight.sum(where=~positive, dtype=np.float64))
-    both = float(error.sum(dtype=np.float64))
+    both = float(np.add.reduce(error, dtype=np.float64))
     error *= positive
-    fn = float(error.sum(dtype=np.float64))
+    fn = float(np.add.reduce(error, dtype=np.float64))
     return Errors(fn, max(both - fn, 0.0), n_pos, n_neg, slope)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -59,7 +60,7 @@ def read_targets(
 
 def _sum_is_finite(scores: Tensor) -> bool:
     """Whether the sum of all scores is; small sums are quicker with NumPy."""
-    total = scores.numpy().sum() if scores.device.type == "cpu" else scores.sum().item()
+    total = np.add.reduce(scores.numpy(), axis=None) if scores.device.type == "cpu" else scores.sum().item()
     return math.isfinite(total)
 
 

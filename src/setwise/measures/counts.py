@@ -34,7 +34,7 @@ from torch import Tensor, nn
 
 from setwise import _checks
 from setwise.distributed import Group, Ranks, active, check_group
-from setwise.kernels.attach import attach
+from setwise.kernels.attach import attach_numpy
 from setwise.kernels.errors import errors_numpy, hinge_errors, sigmoid_errors
 from setwise.measures._base import count_undefined
 from setwise.measures._dual import Dual
@@ -174,7 +174,7 @@ class Counting:
             fn, fp, n_pos, n_neg = ranks.sum_numbers((fn, fp, n_pos, n_neg))
         defined = n_pos > 0 and (n_neg > 0 or not both_classes)
         if not defined:
-            return attach(scores, scores.new_zeros(()), torch.zeros_like(scores)), False
+            return attach_numpy(scores, 0.0, np.zeros_like(slope)), False
         value, by_fn, by_fp = differentiate(measure, (fn, fp), (n_pos, n_neg), keep=self.surrogate == "hinge")
         if ranks is not None:
             by_fn, by_fp = ranks.factor * by_fn, ranks.factor * by_fp
@@ -184,9 +184,7 @@ class Counting:
             loss, _ = self._all_sets(measure, again, positive, weight, ranks, both_classes=both_classes)
             return torch.autograd.grad(loss, again, create_graph=True)[0]
 
-        return attach(
-            scores, torch.scalar_tensor(1 - value, dtype=scores.dtype), torch.from_numpy(slope), derivative
-        ), True
+        return attach_numpy(scores, 1 - value, slope, derivative), True
 
     def _all_sets(
         self,
