@@ -117,7 +117,7 @@ def of_probabilities(loss: Loss) -> Loss:
 
 def part() -> Part:
     """Ratios to cross-entropy and a sort with nothing else between (`auc.py`), then all losses in turns."""
-    alone = auc.part()
+    alone = auc.part(sorted({10_000, *auc.LEVELS}))  # growth is asked for from 10,000 to 10,000,000
     table = loss_table("auc_losses", "auc", SIZES, title="AUC losses", memory_n=1_000_000)
     judged = alone.verdicts + faster(table, "AUCLoss", ("pair matrix", "LibAUC Pair"), 4096, 10.0)
     return Part([table, *alone.tables, program_table()], judged)

@@ -102,7 +102,7 @@ def spent(module: str, table: str, method: str, n: int) -> float:
 def megabytes(module: str, table: str, method: str, n: int) -> float:
     """The same in a process of its own; nan where it fails."""
     try:
-        return apart(spent, timeout=120)(module, table, method, n)
+        return apart(spent, timeout=600)(module, table, method, n)
     except Exception as error:  # noqa: BLE001 (part of the result)
         print(f"  {method}: {first_line(error)}", flush=True)
         return math.nan
