@@ -28,7 +28,7 @@ data: $(VENV)/.cli
 	@if [ -f $(SHARED_DATA)/unpack.py ]; then $(BIN)/python $(SHARED_DATA)/unpack.py; \
 	else echo "make data: $(SHARED_DATA) is not here; tests that need the larger data sets will be skipped"; fi
 
-# Everything beside the peers, in their own environment, about 25 minutes; make bench BENCH_ARGS="--only auc lp" for parts.
+# Everything beside the peers, in their own environment, about an hour; make bench BENCH_ARGS="--only auc lp" for parts.
 bench: $(VENV_BENCH)/.ready
 	$(VENV_BENCH)/bin/python benchmarks/run.py $(BENCH_ARGS)
 

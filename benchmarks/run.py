@@ -4,7 +4,7 @@ Each part runs in a process of its own on one thread, so that ratios are taken i
 takes nothing with it. Its result goes to `results/<machine>.json` as soon as it is there, and what has changed by more
 than a quarter against the stored run is told.
 
-    make bench                                        # all parts, about 20 minutes
+    make bench                                        # all parts, about an hour
     python benchmarks/run.py --only auc lp            # some
     python benchmarks/run.py --resume                 # those that this commit has no result of on this machine
     python benchmarks/run.py --page                   # only the page and its pictures, from what is stored
