@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 
 from harness import Action, Case, apart, extra_megabytes, first_line, installed, interleave, peer
+from lp import passed_to_highs
 from records import Part, Row, Table, Verdict, script
 from setwise import lp
 
@@ -62,21 +63,8 @@ class Problem:
     """The polytope in HiGHS, solved for one cost after the other, each from the basis of the last."""
 
     def __init__(self, A: Tensor, b: Tensor) -> None:
-        highspy: Any = peer("highspy")
-        m, n = A.shape
-        model = highspy.HighsLp()
-        model.num_col_, model.num_row_ = n, m
-        model.col_cost_ = np.zeros(n)
-        model.col_lower_, model.col_upper_ = np.zeros(n), np.full(n, highspy.kHighsInf)
-        model.row_lower_, model.row_upper_ = np.full(m, -highspy.kHighsInf), b.numpy()
-        model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-        model.a_matrix_.start_ = np.arange(m + 1, dtype=np.int32) * n
-        model.a_matrix_.index_ = np.tile(np.arange(n, dtype=np.int32), m)
-        model.a_matrix_.value_ = A.numpy().ravel()
-        self.n, self.solver = n, highspy.Highs()
-        for option, value in (("output_flag", False), ("threads", 1)):
-            self.solver.setOptionValue(option, value)
-        self.solver.passModel(model)
+        self.n = A.shape[1]
+        self.solver = passed_to_highs(torch.zeros(self.n, dtype=torch.float64), A, b)
 
     def set_costs(self, c: Any) -> None:
         """New costs."""

@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from harness import one_thread
-from lp import Cell, draw
+from lp import Cell, draw, passed_to_highs
 
 STEPS = 50
 STEP = 1e-3  # of the standard deviation of each field
@@ -131,22 +131,7 @@ def large(cell: Cell = LARGE, repetitions: int = 3, seed: int = 1) -> Large:
 
 def interior_of_highs(c: Tensor, A: Tensor, b: Tensor, *, crossover: str) -> tuple[float, float]:
     """The value and the seconds of the interior point method of HiGHS; passing the model on is not timed."""
-    highspy: Any = importlib.import_module("highspy")
-    m, n = A.shape
-    model = highspy.HighsLp()
-    model.num_col_, model.num_row_ = n, m
-    model.col_cost_ = c.numpy()
-    model.col_lower_, model.col_upper_ = np.zeros(n), np.full(n, highspy.kHighsInf)
-    model.row_lower_, model.row_upper_ = np.full(m, -highspy.kHighsInf), b.numpy()
-    model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-    model.a_matrix_.start_ = np.arange(m + 1, dtype=np.int32) * n
-    model.a_matrix_.index_ = np.tile(np.arange(n, dtype=np.int32), m)
-    model.a_matrix_.value_ = A.numpy().ravel()
-    solver = highspy.Highs()
-    options = {"output_flag": False, "threads": 1, "solver": "ipm", "run_crossover": crossover}
-    for option, value in options.items():
-        solver.setOptionValue(option, value)
-    solver.passModel(model)
+    solver = passed_to_highs(c, A, b, solver="ipm", run_crossover=crossover)
     before = time.process_time()
     solver.run()
     return float(solver.getInfo().objective_function_value), time.process_time() - before
