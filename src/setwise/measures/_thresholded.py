@@ -14,7 +14,7 @@ from setwise.distributed import Group, check_group
 from setwise.kernels.fixed_threshold import fixed_point
 from setwise.kernels.operating_point import best_point
 from setwise.kernels.point_rules import Found, Rule
-from setwise.measures._base import one_set, positives, prepare
+from setwise.measures._base import count_undefined, one_set, positives, prepare
 from setwise.measures._point_settings import Settings
 
 
@@ -75,8 +75,8 @@ def exact(scores: Tensor, labels: Tensor, weight: Tensor | None, chosen: Setting
         return value
     # Where nothing keeps the level, the programs with a scale t have their optimum at t = 0, the others have none.
     nothing = 1.0 if chosen.rule.kind in ("recall@precision", "precision@recall") else math.inf
-    kept = found.reached | _undefined(found)
-    return torch.where(kept if isinstance(kept, Tensor) else torch.tensor(kept), value, nothing)
+    missed = _defined(found) > found.reached  # defined, but not reached
+    return torch.where(missed if isinstance(missed, Tensor) else torch.tensor(missed), nothing, value)
 
 
 def loss(
@@ -117,12 +117,7 @@ class OperatingPointLoss(nn.Module):
     # Each subclass has a `forward` of its own: torch.compile counts recompilations by the code of that method.
     def _evaluate(self, input: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
         value, found = loss(input, target, weight, self.settings, check_values=self.check_values, group=self.group)
-        undefined = _undefined(found)
-        if isinstance(undefined, bool):
-            if undefined:
-                self.undefined_batches += 1
-        elif not torch._C._are_functorch_transforms_active():  # noqa: SLF001 (no public name)
-            self.undefined_batches += undefined
+        count_undefined(self.undefined_batches, defined=_defined(found))
         if _checks.values_are_readable():
             self._found = found
         return value
@@ -168,14 +163,15 @@ def find_operating_point(
     return _describe(measure.settings.rule, found)
 
 
-def _undefined(found: Found) -> Tensor | bool:
+def _defined(found: Found) -> Tensor | bool:
+    """Whether the set holds both classes."""
     if isinstance(found.positives, Tensor):
-        return (found.positives == 0) | (found.negatives == 0)
-    return found.positives == 0 or found.negatives == 0
+        return (found.positives > 0) & (found.negatives > 0)
+    return found.positives > 0 and found.negatives > 0
 
 
 def _describe(rule: Rule, found: Found) -> OperatingPoint | None:
-    if bool(_undefined(found)):
+    if not _defined(found):
         return None
     threshold, tp, fp, P, N = (float(part) for part in found[:5])
     counted = max(tp, 0.0)  # hinge counts may fall below 0, where there is no precision to speak of

@@ -41,7 +41,7 @@ from setwise import _checks
 from setwise.distributed import Group, check_group
 from setwise.kernels import Term, pair_loss
 from setwise.lp import LinearProgram
-from setwise.measures._base import one_set, positives, prepare
+from setwise.measures._base import count_undefined, one_set, positives, prepare
 
 SURROGATES = ("hinge", "squared_hinge", "ramp")
 REDUCTIONS = ("mean", "sum")
@@ -183,11 +183,7 @@ class AUCLoss(nn.Module):
             check_values=self.check_values,
             group=self.group,
         )
-        if isinstance(total, float):
-            if total == 0:
-                self.undefined_batches += 1
-        elif not torch._C._are_functorch_transforms_active():  # noqa: SLF001 (no public name)
-            self.undefined_batches += total == 0
+        count_undefined(self.undefined_batches, defined=total > 0)
         return loss
 
     def extra_repr(self) -> str:

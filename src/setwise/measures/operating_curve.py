@@ -50,7 +50,7 @@ from setwise.kernels.operating_curve import curve_loss, levels
 from setwise.kernels.point_rules import TOLERANCE
 from setwise.kernels.soft_counts import counts_torch
 from setwise.lp import LinearProgram
-from setwise.measures._base import one_set, positives, prepare
+from setwise.measures._base import count_undefined, one_set, positives, prepare
 from setwise.measures._point_settings import SURROGATES
 from setwise.measures._thresholded import in_units
 from setwise.measures.operating_point_programs import precision_at_recall_program, tpr_at_fpr_program
@@ -258,11 +258,7 @@ class OperatingCurveLoss(nn.Module):
         """The loss of one batch; see :func:`operating_curve_loss`."""
         options = (self.kind, self.points, self.margin, self.surrogate)
         loss, total = _loss(input, target, weight, *options, check_values=self.check_values, group=self.group)
-        if isinstance(total, float):
-            if total == 0:
-                self.undefined_batches += 1
-        elif not torch._C._are_functorch_transforms_active():  # noqa: SLF001 (no public name)
-            self.undefined_batches += total == 0
+        count_undefined(self.undefined_batches, defined=total > 0)
         return loss
 
     def extra_repr(self) -> str:

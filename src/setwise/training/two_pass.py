@@ -69,7 +69,8 @@ class TwoPass:
         give_back: Whether freed pieces of a megabyte on go back to the system at once, on Linux with glibc, whose
             allocator else keeps pieces of up to 32 MB and often cannot use them again: on the CPU the process then
             grows to two or three times what a chunk needs, as it does in plain training. Fetching pages anew can double
-            the time (``benchmarks/two_pass.py``). The allocator is set for the whole process meanwhile.
+            the time (``benchmarks/two_pass.py``): set it to False where there is memory enough. The allocator is set
+            for the whole process meanwhile; models on other devices leave it alone.
     """
 
     def __init__(
@@ -81,7 +82,7 @@ class TwoPass:
         output: Callable[[Any], Tensor] | None = None,
         device: torch.device | str | None = None,
         scaler: torch.amp.GradScaler | None = None,
-        give_back: bool = False,
+        give_back: bool = True,
     ) -> None:
         if not isinstance(model, nn.Module):
             raise TypeError(f"Expected `model` to be a torch.nn.Module, but got {type(model).__name__}.")
@@ -119,7 +120,8 @@ class TwoPass:
                 are cut.
         """
         without_batch_statistics(self.model)
-        with given_back() if self.give_back else contextlib.nullcontext():
+        on_cpu = all(each.device.type == "cpu" for each in self.model.parameters())
+        with given_back() if self.give_back and on_cpu else contextlib.nullcontext():
             return self._both_passes(batches)
 
     def _both_passes(self, batches: Iterable[Any]) -> TwoPassResult:
