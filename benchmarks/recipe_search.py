@@ -112,7 +112,9 @@ def changed(training: Training, measure: str, settings: dict[str, Any]) -> Train
     if settings.get("heads", 1) == 2:
         inner = {key: value for key, value in settings.items() if key not in (*OUTSIDE, "blend", "balance", "warm_up")}
         alone = Recipe.for_measure(measure, **inner, blend=1.0)
-        losses = [TwoHeadLoss(nn.BCEWithLogitsLoss(), alone.loss(), min(settings["blend"], 0.9)) for _ in training.loss]
+        losses = [
+            TwoHeadLoss(nn.BCEWithLogitsLoss(), alone.member_loss(), min(settings["blend"], 0.9)) for _ in training.loss
+        ]
         training = replace(training, loss=losses, heads=2)
     factor = settings.get("head_rate", 1.0)
     if factor == 1:

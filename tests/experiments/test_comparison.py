@@ -26,7 +26,7 @@ from setwise.experiments.rejudging import rejudge
 from setwise.experiments.runs import RunFolder, plain, write_json
 from setwise.experiments.scoring import shuffled
 from setwise.measures import Measure, parse
-from setwise.training import Blend
+from setwise.training import Blend, EachMember
 from support.runs import Stopped, Watch
 
 
@@ -598,6 +598,8 @@ def test_measure_batches_have_the_share_of_positives(settings: ComparisonSetting
 
 def test_the_measure_is_blended_with_cross_entropy(settings: ComparisonSettings) -> None:
     loss = trainer(replace(settings, blend=0.25, loss_options={"margin": 2.0}), baseline=False).loss
+    assert isinstance(loss, EachMember)
+    loss = loss.loss
     assert isinstance(loss, Blend)
     assert loss.share == 0.25
     assert loss.second.margin == 2.0

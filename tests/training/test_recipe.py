@@ -11,7 +11,7 @@ from torch import nn
 import setwise
 from setwise._checks import InputError
 from setwise.experiments.settings import ComparisonSettings
-from setwise.training import Anneal, Blend, Recipe, Temperature, WeightAverage
+from setwise.training import Anneal, Recipe, Temperature, WeightAverage
 
 BINARY = (
     *("auc", "pauc@fpr<=0.1", "ap", "f1", "fbeta(2)", "dice", "jaccard", "tversky(0.3,0.7)", "accuracy", "precision"),
@@ -33,7 +33,7 @@ def test_a_few_steps_lower_the_loss_for_every_measure(measure: str) -> None:
     recipe = Recipe.for_measure(measure, learning_rate=0.03, batch_size=64, average="ema", average_decay=0.9)
     x, y = problem()
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(4, 1), nn.Flatten(0))
+    model = recipe.network(nn.Sequential(nn.Linear(4, 1), nn.Flatten(0)))
     loss, sampler = recipe.loss(), recipe.sampler(y)
     optimizer = recipe.optimizer(model, loss)
     scheduler, average = recipe.scheduler(optimizer, 6 * len(sampler)), recipe.averaging(model)
@@ -63,8 +63,7 @@ def test_the_loss_is_the_blend_of_the_settings() -> None:
 def test_warm_up_margin_and_temperature_follow_the_training() -> None:
     loss = Recipe.for_measure(
         "auc", blend=0.6, warm_up=0.2, ramp=0.2, margin=1.0, margin_end=0.5, temperature=2.0
-    ).loss()
-    assert isinstance(loss, Blend)
+    ).member_loss()
     assert isinstance(loss.second, Temperature)
     assert loss.second.temperature == 2.0
     annealed = loss.second.loss

@@ -192,7 +192,9 @@ def _keep_model(
         return None
     tensors = folder.weights(best["seed"], best["method"])
     if settings.model == "network":
-        tensors |= {"mean": drawn.shift[0], "scale": drawn.scale[0]}
+        scaling = {"mean": drawn.shift[0], "scale": drawn.scale[0]}  # of every network where there are several
+        ends = {name: name.rpartition(".")[2] for name in tensors}
+        tensors |= {name: scaling[end].clone() for name, end in ends.items() if end in scaling}
     about = {
         "data": problem.name,
         "method": best["method"],

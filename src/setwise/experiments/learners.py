@@ -13,6 +13,7 @@ from setwise._checks import InputError
 from setwise.experiments import boosting, learning, scoring
 from setwise.experiments.model_file import BOOSTER
 from setwise.experiments.problem import initial_network, make_network
+from setwise.training.ensemble import network_of
 
 if TYPE_CHECKING:
     from setwise.experiments.constraints import Constraints
@@ -45,14 +46,15 @@ def learn(
         return boosting.learn_trees(drawn, settings, seed=seed, baseline=baseline, on_epoch=on_epoch)
     recipe = settings.recipe(baseline=baseline)
     course = learning.Course(recipe, baseline, constraints, seed, settings.epochs, settings.patience)
-    return learning.learn(initial_network(drawn, settings, seed), drawn, course, folder, on_epoch)
+    network = recipe.network(initial_network(drawn, settings, seed))
+    return learning.learn(network, drawn, course, folder, on_epoch)
 
 
 def score_sets(weights: Mapping[str, Tensor], drawn: Draw, settings: ComparisonSettings) -> dict[str, NDArray[Any]]:
     """Scores, labels, weights and groups of the validation and the test set, by a model with these weights."""
     if settings.model == "boosting":
         return boosting.score_tree_sets(weights, drawn) | scoring.beside_arrays(drawn)
-    network = make_network(drawn.train.tensors[0], settings.width)
+    network = network_of(weights, lambda: make_network(drawn.train.tensors[0], settings.width))
     network.load_state_dict(dict(weights))
     return scoring.score_sets(network, drawn.validation, drawn.test) | scoring.beside_arrays(drawn)
 
@@ -63,6 +65,6 @@ def check_weights(weights: Mapping[str, Tensor], drawn: Draw, settings: Comparis
         if BOOSTER not in weights:
             raise InputError(f"Expected {path} to hold trees of LightGBM, but it holds {', '.join(weights)}.")
         return
-    expected = make_network(drawn.train.tensors[0], settings.width).state_dict()
+    expected = network_of(weights, lambda: make_network(drawn.train.tensors[0], settings.width)).state_dict()
     if {k: v.shape for k, v in weights.items()} != {k: v.shape for k, v in expected.items()}:
         raise InputError(f"Expected {path} to hold weights of this run's network, but their names or shapes differ.")

@@ -27,8 +27,9 @@ from setwise.experiments.scoring import Fit, score, seed_epoch, shuffled
 from setwise.lagrangian import ConstrainedObjective
 from setwise.lagrangian._report import Scored
 from setwise.lagrangian.thresholds import TOLERANCE
-from setwise.training import Blend, Checkpoint, Recipe
+from setwise.training import Checkpoint, Recipe
 from setwise.training._call import call_loss
+from setwise.training.progress import PassesProgress
 
 Loss = Callable[[Tensor, Tensor, Tensor], Tensor]  # of scores, labels and positions in the training set
 
@@ -152,7 +153,7 @@ class _Trainer:
         total, count, step = 0.0, 0, epoch * self.steps // self.course.epochs
         for rows in self._batches(epoch):
             index = torch.as_tensor(rows)
-            if isinstance(self.loss, Blend):
+            if isinstance(self.loss, PassesProgress):
                 self.loss.set_progress(step / self.steps)
             self.optimizer.zero_grad()
             scores = self.network(self.inputs[index])

@@ -28,13 +28,14 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from setwise._checks import InputError, extra, one_of
 from setwise.data import TableEncoding
 from setwise.experiments.networks import MLP
 from setwise.experiments.runs import write_whole
 from setwise.experiments.scoring import score
+from setwise.training.ensemble import network_of
 
 FORMAT = 1  # raised when the file changes its meaning; an older format stays readable, a newer one is refused
 KEY = "setwise"
@@ -68,7 +69,8 @@ class TableModel:
     Args:
         kind: ``"network"`` or ``"boosting"``.
         encoding: How columns become numbers, and which classes there are.
-        tensors: The MLP's weights with the scaling of its inputs, or the boosting model's text as bytes.
+        tensors: The weights of the MLP, or of several, with the scaling of their inputs, or the boosting model's text
+            as bytes.
         threshold: Score (logit) from which on a row is called positive; infinity calls none so.
         measure: Name of the measure it was trained for.
         hidden: Units of the MLP's hidden layers.
@@ -98,7 +100,7 @@ class TableModel:
         """
         if self.kind == "boosting":
             return score_trees(self.tensors, inputs)
-        network = MLP(len(self.encoding.columns), self.hidden)
+        network = self._network()
         network.load_state_dict(dict(self.tensors))
         return score(network, torch.from_numpy(inputs)).numpy()
 
@@ -168,10 +170,14 @@ class TableModel:
         model._check_tensors(path)
         return model
 
+    def _network(self) -> nn.Module:
+        """One perceptron, or several; without the weights."""
+        return network_of(self.tensors, lambda: MLP(len(self.encoding.columns), self.hidden))
+
     def _check_tensors(self, path: Path) -> None:
         if self.kind == "boosting":
             return
-        wanted = MLP(len(self.encoding.columns), self.hidden).state_dict()
+        wanted = self._network().state_dict()
         if {k: v.shape for k, v in wanted.items()} != {k: v.shape for k, v in self.tensors.items()}:
             raise InputError(f"Expected {path} to hold the weights of its network, but their names or shapes differ.")
 

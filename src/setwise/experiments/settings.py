@@ -89,6 +89,7 @@ class ComparisonSettings:
     average: str | None = Recipe.average
     average_decay: float = Recipe.average_decay
     average_start: float = Recipe.average_start
+    members: int = Recipe.members
     threads: int = 1
 
     def __post_init__(self) -> None:
@@ -124,8 +125,10 @@ class ComparisonSettings:
         return cls(**({"measure": measure} | own | trees | given))
 
     def recipe(self, *, baseline: bool = False) -> Recipe:
-        """How the measure-trained model learns; for the baseline, with its learning rate."""
+        """How the measure-trained model learns; for the baseline, which is one network, with its learning rate."""
         shared = {name: getattr(self, name) for name in _SHARED}
+        if baseline or self.constraints:  # constraints hold for the scores of one network
+            shared["members"] = 1
         rate = self.learning_rate_cross_entropy if baseline else self.learning_rate_measure
         return Recipe.for_measure(self.measure, learning_rate=rate, **shared)
 

@@ -243,6 +243,7 @@ class MeasureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             weight_decay=self.weight_decay,
             temperature=2.0,  # settled with the decay
             schedule="constant" if self.early_stopping else "one_cycle",
+            members=1,  # each fold has a network of its own
         )
 
     def _class_weights(self, label: NDArray[np.int64], weight: Floats) -> Floats:
@@ -322,7 +323,7 @@ class _TwoColumns(nn.Module):
 def _loss(measure: Measure, recipe: Recipe, *, two: bool) -> Blend:
     """Cross-entropy and the measure's loss, for one logit or one per class."""
     if measure.layout == "binary":
-        return recipe.loss()
+        return recipe.member_loss()
     of_measure = measure.loss()
     return Blend(nn.CrossEntropyLoss(), _TwoColumns(of_measure) if two else of_measure, recipe.blend)
 

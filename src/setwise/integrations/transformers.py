@@ -98,7 +98,7 @@ def compute_metrics(*measures: Measure | str) -> Callable[[Any], dict[str, float
 
 def _blended(measure: Measure) -> nn.Module:
     if measure.layout == "binary":
-        return Recipe.for_measure(measure.name).loss()
+        return Recipe.for_measure(measure.name).member_loss()
     return Blend(nn.CrossEntropyLoss(), measure.loss(), 0.5)
 
 

@@ -4,6 +4,7 @@ from setwise.training.anneal import Anneal, Temperature
 from setwise.training.averaging import WeightAverage, update_batch_norm
 from setwise.training.blend import Blend
 from setwise.training.checkpoint import Checkpoint
+from setwise.training.ensemble import EachMember, Ensemble
 from setwise.training.queue import ScoreQueue
 from setwise.training.recipe import Recipe
 from setwise.training.schedules import Schedule, cosine, geometric, linear, warm_up
@@ -14,6 +15,8 @@ __all__ = [
     "Anneal",
     "Blend",
     "Checkpoint",
+    "EachMember",
+    "Ensemble",
     "Mix",
     "Recipe",
     "Schedule",

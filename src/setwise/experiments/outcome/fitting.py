@@ -18,7 +18,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from setwise import metrics
 from setwise.experiments.outcome.problems import Draws, Problem
-from setwise.experiments.outcome.stacked import make_stack
+from setwise.experiments.outcome.stacked import StackedConvNet, StackedMLP, make_stack
 from setwise.training import choose_mix
 from setwise.training.progress import PassesProgress
 
@@ -47,6 +47,7 @@ class Training:
         average: Gives a running average of the stack's weights, or None.
         before_step: Called with the number of the step, before it is taken.
         heads: Scores that a network gives; of two, the validation set chooses the mix.
+        members: Networks of a seed, on the same batches; their mean is judged.
     """
 
     loss: Sequence[nn.Module]
@@ -56,6 +57,7 @@ class Training:
     average: Callable[[nn.Module], Any] = lambda stack: None  # noqa: ARG005 (the others need it)
     before_step: Callable[[int, Optimizer], None] = lambda step, optimizer: None  # noqa: ARG005
     heads: int = 1
+    members: int = 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +98,7 @@ def fit(
     """
     train, labels = torch.from_numpy(draws.train), problem.labels[draws.train]
     training = make(float(labels.mean()), len(seeds))
-    stack = make_stack(problem.inputs, train, seeds, training.heads)
+    stack = make_stack(problem.inputs, train, seeds, training.heads, training.members)
     optimizer = training.optimizer(stack)
     scheduler, average = training.scheduler(optimizer, steps), training.average(stack)
     batches = [training.sampler(labels[k], seed) for k, seed in enumerate(seeds)]
@@ -113,7 +115,9 @@ def fit(
         optimizer.zero_grad()
         scores = stack(problem.inputs[train.gather(1, batch)])
         target = targets.gather(1, batch)
-        total = torch.stack([loss(scores[k], target[k]) for k, loss in enumerate(training.loss)]).sum()
+        # every member's own loss: what is minimized is their sum over members and seeds
+        seed_of = [k // training.members for k in range(len(scores))]
+        total = torch.stack([training.loss[k](each, target[k]) for k, each in zip(seed_of, scores, strict=True)]).sum()
         total.backward()
         training.before_step(step, optimizer)
         optimizer.step()
@@ -132,7 +136,7 @@ def fit(
 
 
 def test_values(
-    stack: nn.Module,
+    stack: StackedMLP | StackedConvNet,
     kept: Sequence[Mapping[str, Tensor]],
     best: Mapping[str, NDArray[np.int64]],
     problem: Problem,
@@ -161,14 +165,17 @@ def test_values(
 
 
 @torch.no_grad()
-def scores_of(stack: nn.Module, problem: Problem, rows: NDArray[np.int64], chunk: int = 1000) -> Scores:
-    """Scores of rows, one line per seed. shape: (seeds, n), or (seeds, n, heads)."""
+def scores_of(
+    stack: StackedMLP | StackedConvNet, problem: Problem, rows: NDArray[np.int64], chunk: int = 1000
+) -> Scores:
+    """Scores of rows, one line per seed, the mean over its members. shape: (seeds, n), or (seeds, n, heads)."""
     was_training = stack.training
     stack.eval()
     index = torch.from_numpy(rows)
     parts = [stack(problem.inputs[index[:, k : k + chunk]]) for k in range(0, index.shape[1], chunk)]
     stack.train(was_training)
-    return torch.cat(parts, dim=1).double().numpy()
+    scores: Tensor = torch.cat(parts, dim=1).double().unflatten(0, (len(rows), stack.members)).mean(dim=1)
+    return scores.numpy()
 
 
 def judge_rows(scores: Scores, problem: Problem, rows: NDArray[np.int64]) -> list[dict[str, float]]:

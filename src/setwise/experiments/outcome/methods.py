@@ -64,6 +64,8 @@ class Method:
         images: Settings on images; none where the method is for tables only.
         needs: A module that has to be installed.
         stacked: Whether several seeds can be trained side by side.
+        members: Networks of a seed, whose mean is judged. Settings are chosen with one.
+        tuned_as: Key of the method whose settings it takes, where it has no tuning of its own.
     """
 
     key: str
@@ -74,6 +76,8 @@ class Method:
     images: Sequence[Setting] = IMAGE_RATES
     needs: str | None = None
     stacked: bool = True
+    members: int = 1
+    tuned_as: str | None = None
 
     def settings(self, *, images: bool) -> Sequence[Setting]:
         """What it may choose from."""
@@ -125,14 +129,14 @@ def _one_cycle(optimizer: Optimizer, steps: int) -> LRScheduler:
     return OneCycleLR(optimizer, max_lr=optimizer.param_groups[0]["lr"], total_steps=steps)
 
 
-def of_loss(key: str, title: str, loss: Callable[[float], nn.Module]) -> Method:
+def of_loss(key: str, title: str, loss: Callable[[float], nn.Module], **more: Any) -> Method:
     """A loss with plain batches and AdamW on one cycle; ``loss`` gets the share of positives."""
 
     def make(setting: Setting, batch_size: int, share: float, seeds: int) -> Training:
         losses = [loss(share) for _ in range(seeds)]
         return Training(losses, plain_batches(batch_size), _adamw(setting), _one_cycle)
 
-    return Method(key, title, make)
+    return Method(key, title, make, **more)
 
 
 def of_recipe(measure: str, key: str, title: str, **changes: Any) -> Method:
@@ -144,10 +148,10 @@ def of_recipe(measure: str, key: str, title: str, **changes: Any) -> Method:
         def sampler(labels: Labels, seed: int) -> StratifiedBatchSampler:
             return recipe.sampler(labels, min(recipe.batch_size, len(labels)), seed=seed)
 
-        losses = [recipe.loss() for _ in range(seeds)]
+        losses = [recipe.member_loss() for _ in range(seeds)]
         return Training(losses, stratified_batches(sampler), recipe.optimizer, recipe.scheduler, recipe.averaging)
 
-    return Method(key, title, make, measure)
+    return Method(key, title, make, measure, members=Recipe.for_measure(measure, **changes).members)
 
 
 def _libauc(setting: Setting, batch_size: int, share: float, seeds: int) -> Training:  # noqa: ARG001 (one seed at a time)
@@ -181,6 +185,13 @@ METHODS = (
     of_loss(BASELINE, "Cross-entropy", lambda _: nn.BCEWithLogitsLoss()),
     of_loss("weighted", "Weighted cross-entropy", weighted_cross_entropy),
     of_loss("focal", "Focal", lambda _: FocalLoss(2.0)),
+    of_loss(
+        "four_networks",
+        "Cross-entropy, four networks",
+        lambda _: nn.BCEWithLogitsLoss(),
+        members=4,
+        tuned_as=BASELINE,
+    ),
     Method("libauc", "LibAUC AUCM + PESG", _libauc, None, PESG_RATES, PESG_RATES, needs="libauc", stacked=False),
     Method("lightgbm", "LightGBM", None, None, BOOSTING, (), needs="lightgbm"),
     *(of_recipe(measure, "ours", f"Ours for {title}") for measure, title in MEASURES.items()),

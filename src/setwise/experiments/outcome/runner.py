@@ -63,8 +63,8 @@ class Protocol:
         """Of the reported runs."""
         return list(range(self.image_seeds if cell.is_images else self.table_seeds))
 
-    def fingerprint(self, method: Method, *, images: bool) -> str:
-        """A hash of all that decides a run beside cell, setting and seed."""
+    def fingerprint(self, method: Method, *, images: bool, stage: str = "reported") -> str:
+        """A hash of all that decides a run of a stage beside cell, setting and seed."""
         parts: dict[str, Any] = {
             "steps": self.image_steps if images else self.table_steps,
             "batch": self.image_batch if images else self.table_batch,
@@ -72,9 +72,12 @@ class Protocol:
         }
         if method.measure is not None:
             recipe = Recipe.for_measure(method.measure).to_dict()
+            del recipe["members"]
             if recipe["loss_measure"] is None:
                 del recipe["loss_measure"]  # runs from before there was a choice stay valid
             parts["recipe"] = recipe
+        if stage == "reported" and method.members > 1:
+            parts["members"] = method.members
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:12]
 
 
@@ -88,6 +91,11 @@ class Job:
     setting: Setting
     seeds: tuple[int, ...]
     measures: tuple[str, ...]
+
+    @property
+    def members(self) -> int:
+        """Networks of a seed; settings are tuned with one."""
+        return self.method.members if self.stage == "reported" else 1
 
 
 @dataclass
@@ -178,7 +186,7 @@ def run(job: Job, protocol: Protocol) -> list[dict[str, Any]]:
         "minority": "" if job.cell.minority is None else job.cell.minority,
         "method": job.method.key,
         "setting": setting_text(job.setting),
-        "protocol": protocol.fingerprint(job.method, images=job.cell.is_images),
+        "protocol": protocol.fingerprint(job.method, images=job.cell.is_images, stage=job.stage),
         "seconds": f"{fitted.seconds:.3f}",
         "threads": torch.get_num_threads(),
         "commit": _commit(),
@@ -202,7 +210,7 @@ def _tuning(data: str, method: Method) -> Iterator[Job]:
     images = data in IMAGES
     cell = Cell(data, TUNED_AT if images else None)
     measures = (method.measure,) if method.measure else tuple(MEASURES)
-    for setting in method.settings(images=images):
+    for setting in () if method.tuned_as else method.settings(images=images):
         yield Job("tuning", cell, method, setting, (TUNING_SEED,), measures)
 
 
@@ -210,10 +218,11 @@ def _reported(protocol: Protocol, results: Results, cell: Cell, method: Method) 
     """The reported runs: of each measure with the setting that its validation value chose."""
     images, seeds = cell.is_images, tuple(protocol.seeds(cell))
     settings = method.settings(images=images)
-    mark = protocol.fingerprint(method, images=images)
+    mark = protocol.fingerprint(method, images=images, stage="tuning")
+    key = method.tuned_as or method.key
     by_setting: dict[str, list[str]] = {}
     for measure in (method.measure,) if method.measure else tuple(MEASURES):
-        tried = results.find(stage="tuning", data=cell.data, method=method.key, measure=measure, protocol=mark)
+        tried = results.find(stage="tuning", data=cell.data, method=key, measure=measure, protocol=mark)
         values = {row["setting"]: float(row["validation"]) for row in tried}
         texts = [setting_text(setting) for setting in settings if setting_text(setting) in values]
         if texts:
@@ -233,7 +242,7 @@ def _missing(protocol: Protocol, results: Results, wanted: Iterator[Job]) -> Ite
             minority="" if job.cell.minority is None else job.cell.minority,
             method=job.method.key,
             setting=setting_text(job.setting),
-            protocol=protocol.fingerprint(job.method, images=job.cell.is_images),
+            protocol=protocol.fingerprint(job.method, images=job.cell.is_images, stage=job.stage),
         )
         pairs = {(row["measure"], int(row["seed"])) for row in done}
         measures = tuple(m for m in job.measures if any((m, seed) not in pairs for seed in job.seeds))
@@ -260,7 +269,7 @@ def _fit(job: Job, protocol: Protocol) -> Fitted:
             problem,
             problems.draw(problem, seeds, job.cell.minority),
             seeds,
-            lambda share, count: make(job.setting, batch, share, count),
+            lambda share, count: replace(make(job.setting, batch, share, count), members=job.members),
             steps=protocol.image_steps if images else protocol.table_steps,
             judgements=protocol.judgements,
         )

@@ -1,7 +1,8 @@
 """Several networks of one shape, trained side by side: ten small ones take hardly longer than one.
 
 A stack maps inputs (seeds, n, ...) to scores (seeds, n), or (seeds, n, heads) where it has several. Its loss is the sum
-over the seeds and its optimizers work element by element, so that each network learns as it would alone.
+over the seeds and its optimizers work element by element, so that each network learns as it would alone. With several
+members a seed there are so many networks to each line of inputs, and (seeds * members, n) scores.
 """
 
 from __future__ import annotations
@@ -26,20 +27,31 @@ class StackedMLP(nn.Module):
         mean: shape: (seeds, columns)
         scale: shape: (seeds, columns)
         heads: Scores of a row.
+        members: Networks of a seed.
         width: Hidden units.
     """
 
     mean: Tensor
     scale: Tensor
 
-    def __init__(self, seeds: Sequence[int], mean: Tensor, scale: Tensor, *, heads: int = 1, width: int = 64) -> None:
+    def __init__(
+        self,
+        seeds: Sequence[int],
+        mean: Tensor,
+        scale: Tensor,
+        *,
+        heads: int = 1,
+        members: int = 1,
+        width: int = 64,
+    ) -> None:
         super().__init__()
+        self.members = members
         self.register_buffer("mean", mean[:, None])
         self.register_buffer("scale", scale[:, None])
         sizes = [mean.shape[1], width, width, heads]
         weights: list[list[Tensor]] = [[] for _ in sizes[1:]]
         biases: list[list[Tensor]] = [[] for _ in sizes[1:]]
-        for seed in seeds:
+        for seed in member_seeds(seeds, members):
             source = torch.Generator().manual_seed(seed)
             for k, (ins, outs) in enumerate(itertools.pairwise(sizes)):
                 limit = 1 / math.sqrt(ins)  # as torch's own linear layers begin
@@ -50,7 +62,7 @@ class StackedMLP(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Scores of rows (seeds, n, columns)."""
-        x = ((inputs - self.mean) / self.scale).clamp(-LARGEST, LARGEST)
+        x = ((inputs - self.mean) / self.scale).clamp(-LARGEST, LARGEST).repeat_interleave(self.members, 0)
         last = len(self.weights) - 1
         for k, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             x = torch.baddbmm(bias, x, weight)
@@ -71,18 +83,29 @@ class StackedConvNet(nn.Module):
         mean: shape: (seeds, channels)
         scale: shape: (seeds, channels)
         heads: Scores of an image.
+        members: Networks of a seed.
         width: Of :class:`~setwise.experiments.networks.SmallConvNet`.
     """
 
     mean: Tensor
     scale: Tensor
 
-    def __init__(self, seeds: Sequence[int], mean: Tensor, scale: Tensor, *, heads: int = 1, width: int = 32) -> None:
+    def __init__(
+        self,
+        seeds: Sequence[int],
+        mean: Tensor,
+        scale: Tensor,
+        *,
+        heads: int = 1,
+        members: int = 1,
+        width: int = 32,
+    ) -> None:
         super().__init__()
+        self.members = members
         self.register_buffer("mean", mean[:, None, :, None, None])
         self.register_buffer("scale", scale[:, None, :, None, None])
         made = []
-        for seed in seeds:
+        for seed in member_seeds(seeds, members):
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(seed)
                 network = SmallConvNet(mean.shape[1], heads, width)
@@ -92,15 +115,22 @@ class StackedConvNet(nn.Module):
     def forward(self, inputs: Tensor) -> Tensor:
         """Scores of images (seeds, n, channels, h, w) as bytes."""
         x = (inputs - self.mean) / self.scale
-        each = [network(x[k].contiguous(memory_format=torch.channels_last)) for k, network in enumerate(self.networks)]
-        return torch.stack(each)
+        each = [images.contiguous(memory_format=torch.channels_last) for images in x]
+        return torch.stack([network(each[k // self.members]) for k, network in enumerate(self.networks)])
 
     def head_parameters(self) -> list[nn.Parameter]:
         """Those of the last layers."""
         return [each for network in self.networks for each in network.get_submodule("head").parameters()]
 
 
-def make_stack(inputs: Tensor, train: Tensor, seeds: Sequence[int], heads: int = 1) -> StackedMLP | StackedConvNet:
+def member_seeds(seeds: Sequence[int], members: int) -> list[int]:
+    """Seeds of the initial weights of all networks: the first member of a seed is the network that it has alone."""
+    return [seed + 10_000 * k for seed in seeds for k in range(members)]
+
+
+def make_stack(
+    inputs: Tensor, train: Tensor, seeds: Sequence[int], heads: int = 1, members: int = 1
+) -> StackedMLP | StackedConvNet:
     """Fresh networks for a data set.
 
     Args:
@@ -108,6 +138,7 @@ def make_stack(inputs: Tensor, train: Tensor, seeds: Sequence[int], heads: int =
         train: Positions of the training rows. shape: (seeds, n)
         seeds: Those of the initial weights.
         heads: Scores that each network gives.
+        members: Networks of a seed.
     """
     means, scales = [], []
     for rows in train:
@@ -118,5 +149,5 @@ def make_stack(inputs: Tensor, train: Tensor, seeds: Sequence[int], heads: int =
         scales.append(torch.where(scale > 0, scale, torch.ones_like(scale)))
     mean, scale = torch.stack(means).float(), torch.stack(scales).float()
     if inputs.ndim == 2:
-        return StackedMLP(seeds, mean, scale, heads=heads)
-    return StackedConvNet(seeds, mean, scale, heads=heads)
+        return StackedMLP(seeds, mean, scale, heads=heads, members=members)
+    return StackedConvNet(seeds, mean, scale, heads=heads, members=members)

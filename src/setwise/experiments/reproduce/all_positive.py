@@ -39,6 +39,10 @@ def _by_setwise(samples: int) -> Solver:  # noqa: ARG001 (other layers need the 
     return run
 
 
+def _recipe() -> Recipe:
+    return Recipe.for_measure("f1", members=1)
+
+
 LOSSES: Mapping[str, tuple[str, Callable[[], nn.Module]]] = {
     "cross_entropy": ("Cross-entropy", nn.BCEWithLogitsLoss),
     "program": ("LP by setwise.lp.solve", lambda: ProgramLoss(_by_setwise)),
@@ -48,7 +52,7 @@ LOSSES: Mapping[str, tuple[str, Callable[[], nn.Module]]] = {
     "soft_f1": ("Soft F1", lambda: FBetaLoss(surrogate="sigmoid")),
     "eban": ("Eban's Lagrangian", lambda: LagrangianLoss("f1", 0.5)),
     "fbeta_loss": ("FBetaLoss", FBetaLoss),
-    "ours": ("Ours (loss of the Recipe)", lambda: Recipe.for_measure("f1").loss()),
+    "ours": ("Ours (loss of the Recipe)", lambda: _recipe().member_loss()),
 }
 PACKAGES = {"cvxpylayers": "cvxpylayers", "qpth": "qpth", "ap_perf": "ap_perf"}
 
@@ -95,7 +99,9 @@ class AllPositive(Study):
     def of_a_cell(self, cell: Cell) -> dict[str, Any]:
         """All but which methods there are; the recipe's settings for ours."""
         chosen = {name: value for name, value in super().of_a_cell(cell).items() if name != "methods"}
-        return chosen | ({"recipe": Recipe.for_measure("f1").to_dict()} if cell["method"] == "ours" else {})
+        if cell["method"] != "ours":
+            return chosen
+        return chosen | {"recipe": {name: value for name, value in _recipe().to_dict().items() if name != "members"}}
 
     def package(self, cell: Cell) -> str | None:
         """Of the peers."""
@@ -130,8 +136,10 @@ class AllPositive(Study):
         """Who ends there."""
         there = _stuck(records)
         names = [LOSSES[name][0] for name, (count, _) in there.items() if count]
-        free = "ours leaves it" if there.get("ours", (1, 0))[0] == 0 else "ours does not leave it"
-        return f"Stuck where everything is positive: {', '.join(names) or 'nobody'}; {free}"
+        said = f"Stuck where everything is positive: {', '.join(names) or 'nobody'}"
+        if "ours" not in there:
+            return said
+        return f"{said}; ours {'leaves it' if there['ours'][0] == 0 else 'does not leave it'}"
 
     def markdown(self, records: Sequence[Record]) -> str:
         """F1 at the end, and how many runs are stuck."""

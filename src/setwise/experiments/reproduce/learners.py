@@ -101,8 +101,8 @@ class RecipeLearner(Learner):
     """Our own: whatever the :class:`~setwise.training.Recipe` of the measure says."""
 
     def __init__(self, preset: Preset, rate: float, measure: str) -> None:
-        self.recipe = Recipe.for_measure(measure, batch_size=preset.batch_size, learning_rate=rate)
-        super().__init__(preset, rate, self.recipe.loss())
+        self.recipe = Recipe.for_measure(measure, batch_size=preset.batch_size, learning_rate=rate, members=1)
+        super().__init__(preset, rate, self.recipe.member_loss())
 
     def passes(self, labels: NDArray[np.int64], seed: int) -> Passes:
         """Batches with the recipe's share of positives."""
@@ -292,8 +292,9 @@ def of_class_loss(
 
 
 def of_recipe(measure: str, title: str, *, key: str = "ours", judged: Measure | None = None) -> Method:
-    """Our recipe for a measure; its settings are part of the record."""
+    """Our recipe for a measure, with one network as all have here; its settings are part of the record."""
     settings = Recipe.for_measure(measure).to_dict()
+    del settings["members"]
     for name in ("batch_size", "learning_rate"):  # the preset's
         del settings[name]
     return Method(
