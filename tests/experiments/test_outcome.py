@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,9 +12,10 @@ from scipy import stats
 
 from setwise import InputError, metrics
 from setwise.experiments.outcome import Cell, Protocol, Results, jobs, problems, run, runner, write_page
-from setwise.experiments.outcome.fitting import MEASURES, fit
+from setwise.experiments.outcome.fitting import MEASURES, Fitted, Training, fit, scores_of
 from setwise.experiments.outcome.methods import METHODS, of_recipe
 from setwise.experiments.outcome.problems import Problem, draw
+from setwise.experiments.outcome.stacked import make_stack
 from setwise.experiments.outcome.statistics import holm, paired, pooled
 
 SMALL = Protocol(table_seeds=3, table_steps=6, judgements=2, table_batch=32)
@@ -75,6 +78,44 @@ def test_a_network_learns_in_a_stack_as_it_does_alone(made_up: Problem) -> None:
     )
     np.testing.assert_allclose(together.validation["auc"][:, 1], alone.validation["auc"][:, 0], atol=1e-6)
     np.testing.assert_allclose(together.test["auc"]["ap"][1], alone.test["auc"]["ap"][0], atol=1e-6)
+
+
+def test_members_are_judged_by_their_mean_and_learn_as_they_do_alone(made_up: Problem) -> None:
+    draws = draw(made_up, [3, 4])
+    train = torch.from_numpy(draws.train)
+    stack = make_stack(made_up.inputs, train, [3, 4], members=2)
+    alone = [make_stack(made_up.inputs, train, [3 + more, 4 + more]) for more in (0, 10_000)]
+    each = [scores_of(one, made_up, draws.test) for one in alone]
+    np.testing.assert_allclose(scores_of(stack, made_up, draws.test), (each[0] + each[1]) / 2, atol=1e-6)
+    method = of_recipe("auc", "ours", "Ours")
+    assert method.make is not None
+    make, setting = method.make, {"learning_rate": 0.01, "weight_decay": 0.01}
+
+    def trained(members: int, seeds: list[int]) -> Fitted:
+        def training(share: float, count: int) -> Training:
+            return replace(make(setting, 32, share, count), members=members)
+
+        return fit(made_up, draw(made_up, seeds), seeds, training, steps=12, judgements=2)
+
+    together, one = trained(2, [3, 4]), trained(2, [4])
+    np.testing.assert_allclose(together.validation["auc"][:, 1], one.validation["auc"][:, 0], atol=1e-6)
+    assert not np.allclose(one.validation["ap"], trained(1, [4]).validation["ap"])
+
+
+@pytest.mark.usefixtures("made_up")
+def test_settings_are_tuned_with_one_network() -> None:
+    results = Results(Path("none"))
+    tuned = list(jobs(SMALL, results, methods=["cross_entropy", "four_networks", "ours"]))
+    assert {job.members for job in tuned} == {1}
+    assert {job.method.key for job in tuned} == {"cross_entropy", "ours"}
+    results.rows = [row for job in tuned for row in text_rows(run(job, SMALL))]
+    reported = list(jobs(SMALL, results, methods=["four_networks", "ours"]))
+    assert {job.members for job in reported} == {4}
+    assert {job.method.key for job in reported} == {"four_networks", "ours"}
+
+
+def text_rows(rows: list[dict[str, Any]]) -> list[dict[str, str]]:
+    return [{name: str(value) for name, value in row.items()} for row in rows]
 
 
 @pytest.mark.usefixtures("made_up")
