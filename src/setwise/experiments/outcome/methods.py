@@ -139,7 +139,7 @@ def of_loss(key: str, title: str, loss: Callable[[float], nn.Module], **more: An
     return Method(key, title, make, **more)
 
 
-def of_recipe(measure: str, key: str, title: str, **changes: Any) -> Method:
+def of_recipe(measure: str, key: str, title: str, *, tuned_as: str | None = None, **changes: Any) -> Method:
     """Our recipe for a measure, but for rate and decay, which are tuned as for all."""
 
     def make(setting: Setting, batch_size: int, share: float, seeds: int) -> Training:  # noqa: ARG001 (others need the share)
@@ -151,7 +151,8 @@ def of_recipe(measure: str, key: str, title: str, **changes: Any) -> Method:
         losses = [recipe.member_loss() for _ in range(seeds)]
         return Training(losses, stratified_batches(sampler), recipe.optimizer, recipe.scheduler, recipe.averaging)
 
-    return Method(key, title, make, measure, members=Recipe.for_measure(measure, **changes).members)
+    members = Recipe.for_measure(measure, **changes).members
+    return Method(key, title, make, measure, members=members, tuned_as=tuned_as)
 
 
 def _libauc(setting: Setting, batch_size: int, share: float, seeds: int) -> Training:  # noqa: ARG001 (one seed at a time)
@@ -195,4 +196,8 @@ METHODS = (
     Method("libauc", "LibAUC AUCM + PESG", _libauc, None, PESG_RATES, PESG_RATES, needs="libauc", stacked=False),
     Method("lightgbm", "LightGBM", None, None, BOOSTING, (), needs="lightgbm"),
     *(of_recipe(measure, "ours", f"Ours for {title}") for measure, title in MEASURES.items()),
+    *(
+        of_recipe(measure, "one_network", f"Ours for {title}, one network", tuned_as="ours", members=1)
+        for measure, title in MEASURES.items()
+    ),
 )
