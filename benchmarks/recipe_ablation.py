@@ -2,10 +2,10 @@
 
     python benchmarks/recipe_ablation.py --measure auc --kind tables --out docs/results/recipe_search/ablation.jsonl
 
-The base is the recipe with half of positives in a batch; each variant has one setting changed. A row is the mean over
-sets and seeds of the measure less cross-entropy's, whose rate and decay are chosen for each set by the validation rows;
-the interval takes the sets as units on tables and the seeds on images. One line of JSON per variant and set goes to the
-file as it ends, and a stopped run goes on. `--show` prints the table of what is in the file.
+The base is one network of the recipe with half of positives in a batch; each variant has one setting changed. A row is
+the mean over sets and seeds of the measure less cross-entropy's, whose rate and decay are chosen for each set by the
+validation rows; the interval takes the sets as units on tables and the seeds on images. One line of JSON per variant and
+set goes to the file as it ends, and a stopped run goes on. `--show` prints the table of what is in the file.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from recipe_search import BATCH, OTHER, SETS, run
 from setwise import metrics
 
 BASE: dict[str, dict[str, Any]] = {
-    "tables": {"learning_rate": 0.003, "weight_decay": 0.3, "batch_positives": 0.5},
-    "images": {"learning_rate": 0.01, "weight_decay": 0.001, "batch_positives": 0.5},
+    "tables": {"learning_rate": 0.003, "weight_decay": 0.3, "batch_positives": 0.5, "members": 1},
+    "images": {"learning_rate": 0.01, "weight_decay": 0.001, "batch_positives": 0.5, "members": 1},
 }
 CHANGES: dict[str, dict[str, Any]] = {
     "the base": {},
@@ -45,6 +45,9 @@ CHANGES: dict[str, dict[str, Any]] = {
     "other surrogate": {},
     "batches twice as large": {"batch_size": 2},
     "batches half as large": {"batch_size": 0.5},
+    "a quarter of positives, four networks (the recipe)": {"batch_positives": 0.25, "members": 4},
+    "the same, cross-entropy alone": {"batch_positives": 0.25, "members": 4, "blend": 1e-6},
+    "four networks of plain cross-entropy": {"batch_positives": 0.0, "members": 4, "blend": 1e-6, "average": None},
 }
 SEEDS = {"tables": 10, "images": 3}
 

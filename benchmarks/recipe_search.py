@@ -108,7 +108,8 @@ def problem_of(kind: str, name: str, seeds: list[int]) -> tuple[Problem, Draws]:
 
 
 def changed(training: Training, measure: str, settings: dict[str, Any]) -> Training:
-    """A training of the recipe with what the recipe has not: two heads, and a rate of its own for the last layer."""
+    """A training with its members, and what the recipe has not: two heads, and a rate of its own for the last layer."""
+    training = replace(training, members=settings.get("members", 1))
     if settings.get("heads", 1) == 2:
         inner = {key: value for key, value in settings.items() if key not in (*OUTSIDE, "blend", "balance", "warm_up")}
         alone = Recipe.for_measure(measure, **inner, blend=1.0)
