@@ -4,8 +4,8 @@
 
 The base is one network of the recipe with half of positives in a batch; each variant has one setting changed. A row is
 the mean over sets and seeds of the measure less cross-entropy's, whose rate and decay are chosen for each set by the
-validation rows; the interval takes the sets as units on tables and the seeds on images. One line of JSON per variant and
-set goes to the file as it ends, and a stopped run goes on. `--show` prints the table of what is in the file.
+validation rows; the interval takes the sets as units on tables and the seeds on images. One line of JSON per variant
+and set goes to the file as it ends, and a stopped run goes on. `--show` prints the table of what is in the file.
 """
 
 from __future__ import annotations
