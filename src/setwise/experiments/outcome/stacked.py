@@ -23,35 +23,25 @@ class StackedMLP(nn.Module):
     """Perceptrons with two hidden layers, each with the scaling of its own training rows.
 
     Args:
-        seeds: One network per seed.
-        mean: shape: (seeds, columns)
-        scale: shape: (seeds, columns)
+        seeds: One network per seed, as many in a row for each line of inputs.
+        mean: shape: (lines, columns)
+        scale: shape: (lines, columns)
         heads: Scores of a row.
-        members: Networks of a seed.
         width: Hidden units.
     """
 
     mean: Tensor
     scale: Tensor
 
-    def __init__(
-        self,
-        seeds: Sequence[int],
-        mean: Tensor,
-        scale: Tensor,
-        *,
-        heads: int = 1,
-        members: int = 1,
-        width: int = 64,
-    ) -> None:
+    def __init__(self, seeds: Sequence[int], mean: Tensor, scale: Tensor, *, heads: int = 1, width: int = 64) -> None:
         super().__init__()
-        self.members = members
+        self.members = len(seeds) // len(mean)
         self.register_buffer("mean", mean[:, None])
         self.register_buffer("scale", scale[:, None])
         sizes = [mean.shape[1], width, width, heads]
         weights: list[list[Tensor]] = [[] for _ in sizes[1:]]
         biases: list[list[Tensor]] = [[] for _ in sizes[1:]]
-        for seed in member_seeds(seeds, members):
+        for seed in seeds:
             source = torch.Generator().manual_seed(seed)
             for k, (ins, outs) in enumerate(itertools.pairwise(sizes)):
                 limit = 1 / math.sqrt(ins)  # as torch's own linear layers begin
@@ -79,33 +69,23 @@ class StackedConvNet(nn.Module):
     """Small convolutional networks, one after the other, each with the scaling of its own training images.
 
     Args:
-        seeds: One network per seed.
-        mean: shape: (seeds, channels)
-        scale: shape: (seeds, channels)
+        seeds: One network per seed, as many in a row for each line of inputs.
+        mean: shape: (lines, channels)
+        scale: shape: (lines, channels)
         heads: Scores of an image.
-        members: Networks of a seed.
         width: Of :class:`~setwise.experiments.networks.SmallConvNet`.
     """
 
     mean: Tensor
     scale: Tensor
 
-    def __init__(
-        self,
-        seeds: Sequence[int],
-        mean: Tensor,
-        scale: Tensor,
-        *,
-        heads: int = 1,
-        members: int = 1,
-        width: int = 32,
-    ) -> None:
+    def __init__(self, seeds: Sequence[int], mean: Tensor, scale: Tensor, *, heads: int = 1, width: int = 32) -> None:
         super().__init__()
-        self.members = members
+        self.members = len(seeds) // len(mean)
         self.register_buffer("mean", mean[:, None, :, None, None])
         self.register_buffer("scale", scale[:, None, :, None, None])
         made = []
-        for seed in member_seeds(seeds, members):
+        for seed in seeds:
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(seed)
                 network = SmallConvNet(mean.shape[1], heads, width)
@@ -149,5 +129,5 @@ def make_stack(
         scales.append(torch.where(scale > 0, scale, torch.ones_like(scale)))
     mean, scale = torch.stack(means).float(), torch.stack(scales).float()
     if inputs.ndim == 2:
-        return StackedMLP(seeds, mean, scale, heads=heads, members=members)
-    return StackedConvNet(seeds, mean, scale, heads=heads, members=members)
+        return StackedMLP(member_seeds(seeds, members), mean, scale, heads=heads)
+    return StackedConvNet(member_seeds(seeds, members), mean, scale, heads=heads)
