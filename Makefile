@@ -10,7 +10,7 @@ SHARED_DATA := ../shared/data
 .PHONY: demo test test-browser lint data bench bench-quick results clean
 
 demo: $(VENV)/.cli
-	$(BIN)/setwise train --out runs/demo --overwrite
+	$(BIN)/setwise train --seeds 3 --out runs/demo --overwrite
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n 2 -q --ignore=tests/browser

@@ -58,7 +58,7 @@ def settings_of(given: dict[str, Any], out: Path | None, *, resume: bool) -> tup
         return replace(RunFolder(out).settings()[0], **given), out
     if table:
         given.setdefault("minority", None)
-        given.setdefault("members", 1)  # on tables several are no better than one: docs/recipes.md
+        given.setdefault("members", 1)  # on tables several are hardly better: docs/recipes.md
     return ComparisonSettings.for_measure(**({"measure": measure} | given)), out
 
 
