@@ -29,7 +29,7 @@ from lp import passed_to_highs
 from records import Part, Row, Table, Verdict, script
 from setwise import lp
 
-SIZES = ((20, 60, 16), (50, 200, 16), (200, 1000, 16))  # variables, rows, batch
+SIZES = ((20, 60, 16), (50, 200, 16), (200, 1000, 1))  # variables, rows, batch
 MEMORY = (50, 200, 16)
 BUDGET = 10.0
 LEARNED = (20, 60, 16)
