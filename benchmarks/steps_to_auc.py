@@ -13,6 +13,7 @@ import argparse
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,11 +22,17 @@ from numpy.typing import NDArray
 
 from recipe_search import training_of
 from setwise.experiments.outcome import fitting, problems
+from setwise.experiments.outcome.fitting import Training
 from setwise.experiments.outcome.methods import BASELINE, IMAGE_RATES, METHODS, Method, Setting
 from setwise.experiments.outcome.problems import Cell
 
 CELL = Cell("cifar10", 0.09)
 BATCH = 64
+
+
+def with_members(members: int, *arguments: Any) -> Training:
+    """The training of a method with so many networks; for `partial`."""
+    return replace(training_of(*arguments), members=members)
 
 
 def curves(method: Method, setting: Setting, seeds: int, steps: int, every: int) -> NDArray[np.float64]:
@@ -37,7 +44,7 @@ def curves(method: Method, setting: Setting, seeds: int, steps: int, every: int)
     for seed in range(seeds):
         draws = problems.draw(problem, [seed], CELL.minority)
         judged = replace(draws, validation=draws.test)
-        training = partial(training_of, make, setting, BATCH)
+        training = partial(with_members, method.members, make, setting, BATCH)
         fitted = fitting.fit(problem, judged, [seed], training, steps=steps, judgements=steps // every)
         found.append(fitted.validation["auc"][:, 0])
     return np.stack(found, axis=1)

@@ -65,6 +65,9 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     "constraint on an unknown group": ((*GOOD, "--constraint", "recall[sex=female]>=0.8"), r"group of 'sex' \(F, M\)"),
     "constraint level above 1": ((*GOOD, "--constraint", "recall>=80"), r"`lower` to be in \[0\.0, 1\.0\].*80"),
     "difference without a group": ((*GOOD, "--constraint", "tpr_difference<=0.1"), r"--group to name the column"),
+    "several networks under a constraint": (
+        (*GOOD, "--constraint", "recall>=0.8", "--set", "members=4"), r"`members` to be 1 with constraints.*4"
+    ),
     "model unknown": ((*GOOD, "--model", "forest"), r"`model` to be one of 'network', 'boosting'.*'forest'"),
     "setting unknown": ((*GOOD, "--set", "margins=1"), r"settings among.*`margins`"),
     "setting without a value": ((*GOOD, "--set", "margin"), r"--set name=value.*'margin'"),

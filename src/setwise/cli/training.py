@@ -56,6 +56,11 @@ def settings_of(given: dict[str, Any], out: Path | None, *, resume: bool) -> tup
         out = Path("runs") / f"{short}-{stem}"
     if resume:
         return replace(RunFolder(out).settings()[0], **given), out
+    if given.get("constraints") and given.get("members", 1) != 1:
+        raise InputError(
+            f"Expected `members` to be 1 with constraints, which are for the scores of one network, but got "
+            f"{given['members']!r}."
+        )
     if table:
         given.setdefault("minority", None)
         given.setdefault("members", 1)  # on tables several are hardly better: docs/recipes.md
