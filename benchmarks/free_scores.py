@@ -98,6 +98,7 @@ def cases() -> list[Case]:
         by_name("auc", "auc, squared hinge", surrogate="squared_hinge"),
         by_name("f1", "f1, sigmoid", surrogate="sigmoid"),
         by_name("f1", "f1, tanh", link="tanh"),
+        *(by_name(name, f"{name}, sigmoid link", link="sigmoid", margin=0.25) for name in POINTS),
         *(by_name(name, f"{name}, ramp", surrogate="ramp") for name in ("auc", "pauc@fpr<=0.3", "ap", *POINTS)),
         *(
             Case(f"grid, {kind}, ramp", partial(setwise.OperatingCurveLoss, kind, surrogate="ramp"), metric)

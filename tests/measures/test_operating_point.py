@@ -56,7 +56,8 @@ def setting(kind: str, seed: int, surrogate: str = "hinge") -> tuple[float, dict
     """A level and options that change with the seed."""
     _, _, levels, others = KINDS[kind]
     margins = [1.0, 0.5, 0.25] if surrogate == "ramp" else [1.0, 0.5, 0.0]
-    return levels[seed % len(levels)], {"margin": margins[seed % 3], **others[seed // 3 % len(others)]}
+    link = "sigmoid" if seed % 4 == 3 else "identity"
+    return levels[seed % len(levels)], {"margin": margins[seed % 3], "link": link, **others[seed // 3 % len(others)]}
 
 
 @pytest.mark.parametrize("surrogate", ["hinge", "ramp"])
@@ -81,7 +82,8 @@ def test_a_fixed_threshold_is_the_closed_form(kind: str, surrogate: str) -> None
     for seed in range(60):
         scores, labels, weight = draw(seed, ties=seed % 2 == 0, weighted=seed % 3 != 0)
         level, options = setting(kind, seed, surrogate)
-        options = {"margin": options["margin"], "threshold": 0.25 * (seed % 9) - 1, "surrogate": surrogate}
+        options |= {"threshold": 0.25 * (seed % 9) - 1, "surrogate": surrogate}
+        options.pop("at", None)
         ours, theirs = scores.clone().requires_grad_(), scores.clone().requires_grad_()
         value = loss_of(kind, ours, labels, level, weight=weight, **options)
         expected = point_oracle(theirs, labels, weight, kind=kind, level=level, **options)
@@ -145,7 +147,8 @@ def test_program_with_a_fixed_threshold(kind: str) -> None:
     for seed in range(30):
         scores, labels, weight = draw(seed, size=12, weighted=seed % 3 == 0)
         level, options = setting(kind, seed)
-        options = {"margin": options["margin"], "threshold": seed / 5 - 3}
+        options["threshold"] = seed / 5 - 3
+        options.pop("at", None)
         solution = highs_solve(program_of(kind, scores, labels, level, weight=weight, **options))
         exact = exact_of(kind, scores, labels, level, weight=weight, **options)
         statuses.add(solution.status)
@@ -175,16 +178,18 @@ def hard(scores: Tensor, labels: Tensor, weight: Tensor | None, threshold: float
     return tp / (tp + fp) if tp + fp else 1.0, tp / float(w[positive].sum()), fp / float(w[~positive].sum())
 
 
-@pytest.mark.parametrize("surrogate", ["hinge", "ramp"])
-def test_the_hard_rates_are_certified_in_2000_cases(surrogate: str) -> None:
+@pytest.mark.parametrize(
+    ("surrogate", "link", "cases"), [("hinge", "identity", 2000), ("ramp", "identity", 500), ("hinge", "sigmoid", 1000)]
+)
+def test_the_hard_rates_are_certified_in_2000_cases(surrogate: str, link: str, cases: int) -> None:
     generator = torch.Generator().manual_seed(3)
-    for seed in range((2000 if surrogate == "hinge" else 500) // len(KINDS)):
+    for seed in range(cases // len(KINDS)):
         scores, labels, weight = draw(seed, ties=seed % 2 == 0, weighted=seed % 3 == 0)
         scores = scores * float(10 ** (2 * torch.rand((), generator=generator) - 1))
         for kind, (_, argument, levels, _) in KINDS.items():
             level = levels[seed % len(levels)]
             margin = 1.0 if surrogate == "hinge" else 0.1 + seed % 3
-            loss = getattr(measures, CLASSES[kind])(**{argument: level}, margin=margin, surrogate=surrogate)
+            loss = getattr(measures, CLASSES[kind])(**{argument: level}, margin=margin, surrogate=surrogate, link=link)
             value = loss(scores, labels, weight).item()
             point = loss.point
             assert point is not None
@@ -212,20 +217,47 @@ def test_the_hard_rates_are_certified_in_2000_cases(surrogate: str) -> None:
             assert value >= (judge if kind == "fpr@tpr" else 1 - judge) - 1e-9
 
 
+@pytest.mark.parametrize("link", ["identity", "sigmoid"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_margin_0_is_a_bound_from_the_other_side_for_scores_within_1(kind: str) -> None:
+def test_margin_0_is_a_bound_from_the_other_side(kind: str, link: str) -> None:
     _, argument, levels, _ = KINDS[kind]
-    for seed in range(100):
+    for seed in range(200):
         scores, labels, weight = draw(seed, ties=seed % 2 == 0, weighted=seed % 3 == 0)
-        scores = scores / (scores.max() - scores.min()).clamp(min=1)
+        if link == "identity":
+            scores = scores / (scores.max() - scores.min()).clamp(min=1)  # no further than 1 from the threshold
+        else:
+            scores = scores * 10 ** (seed % 5 - 2)  # any
         level = levels[seed % len(levels)]
         if level == 100:
             continue
         if kind == "precision@k" and level == 5 and (len(scores) if weight is None else float(weight.sum())) < 5:
             continue
         judge = getattr(metrics, KINDS[kind][0])(scores, labels, weight=weight, **{argument: level})
-        value = loss_of(kind, scores, labels, level, margin=0.0, weight=weight).item()
+        value = loss_of(kind, scores, labels, level, margin=0.0, link=link, weight=weight).item()
+        if kind == "recall@precision":  # a level out of reach costs more than 1
+            assert exact_of(kind, scores, labels, level, margin=0.0, link=link, weight=weight).item() == min(value, 1)
+            value = min(value, 1)
         assert value <= (judge if kind == "fpr@tpr" else 1 - judge) + 1e-9
+
+
+def test_thresholds_are_in_units_of_the_scores_whatever_the_link() -> None:
+    scores, labels = torch.tensor([3.0, 1.0, 0.0, -2.0]), torch.tensor([1, 1, 0, 0])
+    loss = measures.PrecisionAtRecallLoss(recall=1.0, margin=0.0, link="sigmoid")
+    loss(scores, labels)
+    assert loss.point is not None
+    assert 0 <= loss.point.threshold <= 1
+    loss = measures.FPRAtTPRLoss(tpr=1.0, margin=1.0, link="sigmoid")
+    loss(scores, labels)
+    assert loss.point is not None
+    assert loss.point.threshold == -float("inf")  # certainty is out of reach but for "all"
+    loss = measures.TPRAtFPRLoss(fpr=0.1, margin=1.0, link="sigmoid")
+    loss(scores, labels)
+    assert loss.point is not None
+    assert loss.point.threshold == float("inf")
+    fixed = measures.FPRAtTPRLoss(tpr=0.5, margin=0.1, threshold=0.5, link="sigmoid")
+    fixed(scores, labels)
+    assert fixed.point is not None
+    assert fixed.point.threshold == pytest.approx(0.5, abs=1e-12)
 
 
 def sklearn_judge(kind: str, labels: Tensor, scores: Tensor, level: float) -> float:

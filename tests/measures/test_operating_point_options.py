@@ -21,15 +21,21 @@ from support.draws import draw
 OPTIONS: dict[type, tuple[dict[str, Any], dict[str, Any]]] = {
     PrecisionAtRecallLoss: (
         {"recall": 0.8},
-        {"recall": 1.0, "margin": 0.5, "at": "floor", "threshold": -0.5, "surrogate": "ramp"},
+        {"recall": 1.0, "margin": 0.5, "at": "floor", "threshold": -0.5, "surrogate": "ramp", "link": "sigmoid"},
     ),
     RecallAtPrecisionLoss: (
         {"precision": 0.8},
-        {"precision": 0.9, "margin": 0.5, "threshold": -0.5, "surrogate": "ramp"},
+        {"precision": 0.9, "margin": 0.5, "threshold": -0.5, "surrogate": "ramp", "link": "sigmoid"},
     ),
-    TPRAtFPRLoss: ({"fpr": 0.2}, {"fpr": 0.4, "margin": 0.5, "threshold": -0.5, "surrogate": "ramp"}),
-    FPRAtTPRLoss: ({"tpr": 0.8}, {"tpr": 0.6, "margin": 0.5, "threshold": -0.5, "surrogate": "ramp"}),
-    PrecisionAtKLoss: ({"k": 7}, {"k": 0.5, "margin": 0.5, "surrogate": "ramp"}),
+    TPRAtFPRLoss: (
+        {"fpr": 0.2},
+        {"fpr": 0.4, "margin": 0.5, "threshold": -0.5, "surrogate": "ramp", "link": "sigmoid"},
+    ),
+    FPRAtTPRLoss: (
+        {"tpr": 0.8},
+        {"tpr": 0.6, "margin": 0.5, "threshold": -0.5, "surrogate": "ramp", "link": "sigmoid"},
+    ),
+    PrecisionAtKLoss: ({"k": 7}, {"k": 0.5, "margin": 0.5, "surrogate": "ramp", "link": "sigmoid"}),
 }
 FUNCTIONS = {
     PrecisionAtRecallLoss: "precision_at_recall",
@@ -76,6 +82,7 @@ BAD: list[tuple[type, dict[str, Any], str]] = [
     *((loss, {"margin": bad}, "`margin`") for loss in OPTIONS for bad in (-0.5, float("nan"), float("inf"))),
     *((loss, {"surrogate": "ramp", "margin": 0.0}, "`margin`") for loss in OPTIONS),
     *((loss, {"surrogate": "sigmoid"}, "`surrogate`") for loss in OPTIONS),
+    *((loss, {"link": "tanh"}, "`link`") for loss in OPTIONS),
     *((loss, {"threshold": float("inf")}, "`threshold`") for loss in OPTIONS if loss is not PrecisionAtKLoss),
     (TPRAtFPRLoss, {"threshold": "0"}, "`threshold`"),
     (PrecisionAtRecallLoss, {"at": "ceiling"}, "`at`"),

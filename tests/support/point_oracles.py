@@ -82,8 +82,10 @@ def point_oracle(
     at: str = "optimum",
     surrogate: str = "hinge",
     threshold: float | None = None,
+    link: str = "identity",
 ) -> Tensor:
     """The loss; ``kind`` is ``"precision@recall"`` and so on, ``level`` what the second rate is held to."""
+    scores, threshold = _linked(link, scores, threshold)
     positive = labels == 1
     w = torch.ones_like(scores) if weight is None else weight.to(scores)
     ramp = surrogate == "ramp"
@@ -139,6 +141,12 @@ def point_oracle(
     tp, fp = _near(counts, theta, sloped, response)
     loss: Tensor = _loss(kind, P, N, k, tp, fp)
     return loss
+
+
+def _linked(link: str, scores: Tensor, threshold: float | None) -> tuple[Tensor, float | None]:
+    if link == "identity":
+        return scores, threshold
+    return 1 / (1 + torch.exp(-scores)), None if threshold is None else 1 / (1 + math.exp(-threshold))
 
 
 def _roots(line: Callable[[Tensor], Tensor], keys: Tensor) -> Tensor:

@@ -74,14 +74,16 @@ def _point(
     at: str | None = None,
     surrogate: str = "hinge",
     margin: float = 1.0,
+    link: str = "identity",
     other: float = 0.5,
     refused: Any = (),
 ) -> Case:
     """One row; ``level`` is the option that holds the level, with its value."""
     ((option, value),) = level.items()
-    settings: dict[str, Any] = {**level, "margin": margin, "surrogate": surrogate}
+    settings: dict[str, Any] = {**level, "margin": margin, "surrogate": surrogate, "link": link}
     others: dict[str, Any] = {option: other, "margin": 2 * margin}
     others["surrogate"] = "ramp" if surrogate == "hinge" else "hinge"
+    others["link"] = "sigmoid" if link == "identity" else "identity"
     if at is not None:
         settings["at"] = at
         others["at"] = "floor" if at == "optimum" else "optimum"
@@ -96,9 +98,9 @@ def _point(
 
     hinge = surrogate == "hinge"
     exact, program = faces
-    hard = {"surrogate": "ramp", "margin": 1e-3}
+    hard = {"surrogate": "ramp", "margin": 1e-3 if link == "identity" else 1e-9}
     return Case(
-        name=f"{name}-{surrogate}-{margin:g}" + (f"-{at}" if at else ""),
+        name=f"{name}-{surrogate}-{margin:g}" + (f"-{at}" if at else "") + (f"-{link}" if link != "identity" else ""),
         loss=loss,
         functional=function,
         settings=settings,
@@ -109,6 +111,7 @@ def _point(
             ({"margin": float("nan")}, "`margin`"),
             ({"surrogate": "logistic"}, "`surrogate`"),
             ({"surrogate": "ramp", "margin": 0.0}, "`margin`"),
+            ({"link": "tanh"}, "`link`"),
             *refused,
         ],
         judge=judge,
@@ -121,8 +124,9 @@ def _point(
         limit=None if at == "floor" else hard,
         limit_draw=best_is_positive,
         lower={"surrogate": "hinge", "margin": 1.0},
+        upper={"surrogate": "hinge", "margin": 0.0, "link": "sigmoid"} if at != "floor" else None,
         every_error_has_gradient=None,  # those beyond the level need none
-        shift_invariant=True,
+        shift_invariant=link == "identity",
         tested_elsewhere=frozenset({"threshold"}) if at == "floor" else frozenset(),  # one excludes the other
         has_kink_convention=at != "optimum",  # where ties make several thresholds best
         curved=name in ("precision@recall", "recall@precision"),
@@ -132,6 +136,11 @@ def _point(
     )
 
 
+_AT_PRECISION: tuple[Any, ...] = (
+    "recall@precision", losses.RecallAtPrecisionLoss, functional.recall_at_precision_loss, {"precision": 0.6},
+    (measures.recall_at_precision_exact, measures.recall_at_precision_program), _recall_at_precision,
+    partial(metrics.recall_at_precision, precision=0.6),
+)  # fmt: skip
 _LEVELS = [({"recall": 0.0}, "`recall`"), ({"recall": 1.5}, "`recall`"), ({"at": "best"}, "`at`")]
 _AT_RECALL: tuple[Any, ...] = (
     "precision@recall", losses.PrecisionAtRecallLoss, functional.precision_at_recall_loss, {"recall": 0.8},
@@ -143,11 +152,8 @@ ROWS = [
     _point(*_AT_RECALL, at="optimum", refused=_LEVELS),
     _point(*_AT_RECALL, at="floor", refused=_LEVELS),
     _point(*_AT_RECALL, at="optimum", surrogate="ramp", margin=0.5, refused=_LEVELS),
-    _point(
-        "recall@precision", losses.RecallAtPrecisionLoss, functional.recall_at_precision_loss, {"precision": 0.6},
-        (measures.recall_at_precision_exact, measures.recall_at_precision_program), _recall_at_precision,
-        partial(metrics.recall_at_precision, precision=0.6), other=0.3, refused=[({"precision": 1.0}, "`precision`")],
-    ),
+    _point(*_AT_PRECISION, other=0.3, refused=[({"precision": 1.0}, "`precision`")]),
+    _point(*_AT_PRECISION, other=0.3, margin=0.25, link="sigmoid", refused=[({"precision": 1.0}, "`precision`")]),
     _point(
         "tpr@fpr", losses.TPRAtFPRLoss, functional.tpr_at_fpr_loss, {"fpr": 0.2},
         (measures.tpr_at_fpr_exact, measures.tpr_at_fpr_program), _tpr_at_fpr, partial(metrics.tpr_at_fpr, fpr=0.2),

@@ -27,7 +27,7 @@ class OperatingPoint(NamedTuple):
     Attributes:
         value: The soft measure: precision, recall, true or false positive rate.
         constraint: The soft rate that was held to its level; for precision at k the soft number of selected samples.
-        threshold: The threshold, in units of the scores.
+        threshold: The threshold, in units of the scores, whatever the link; infinite where it selects all or none.
         reached: Whether the level was reached; if not, this is the closest point that can be.
     """
 
@@ -44,14 +44,16 @@ def evaluate(scores: Tensor, positive: Tensor, weight: Tensor | None, chosen: Se
     """
     clipped = chosen.surrogate == "ramp"
     unit, margin = (chosen.margin, 1.0) if clipped else (1.0, chosen.margin)
-    dtype, scores = scores.dtype, in_units(scores, unit, clipped=clipped)
-    if chosen.threshold is None:
+    dtype = scores.dtype
+    scores, threshold = chosen.linked(scores)
+    scores = in_units(scores, unit, clipped=clipped)
+    if threshold is None:
         value, found = best_point(scores, positive, weight, chosen.rule, margin=margin, clipped=clipped)
     else:
         value, found = fixed_point(
-            scores, positive, weight, chosen.rule, threshold=chosen.threshold / unit, margin=margin, clipped=clipped
+            scores, positive, weight, chosen.rule, threshold=threshold / unit, margin=margin, clipped=clipped
         )
-    return value.to(dtype), found._replace(threshold=found.threshold * unit)
+    return value.to(dtype), found._replace(threshold=chosen.unlinked(found.threshold * unit))
 
 
 def in_units(scores: Tensor, unit: float, *, clipped: bool) -> Tensor:

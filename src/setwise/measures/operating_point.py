@@ -23,7 +23,13 @@ theta instead: the published form, which is a closed one.
 
 What is certain: with margin 1, TP is at most and FP at least the hard count, so the hard measure at the found threshold
 is at least as good as the soft one and keeps the level. With margin 0 it is the other way round for scores no further
-than 1 from the threshold (counts are not clipped, so that every mistake keeps a gradient, however far).
+than 1 from the threshold (counts are not clipped, so that every mistake keeps a gradient, however far). With
+``link="sigmoid"`` s is the sigmoid of the score, nothing is further than 1 from anything, and so
+
+    loss at margin 0  <=  1 - the hard measure  <=  loss at margin 1      for all scores.
+
+No sample then weighs more than 1, wherever it is, but the gradient of far ones fades as the sigmoid's does. The margin
+is one of probabilities: margin 1 asks for certainty, 0.1 is a choice to train with.
 
 A level that no threshold reaches (recall at precision; the others only with a fixed threshold) costs at least 1 plus
 what is missing: 1 + log(a / p) with p the highest precision of any threshold, the closest reachable point.
@@ -73,6 +79,7 @@ def precision_at_recall_loss(
     at: str = "optimum",
     threshold: float | None = None,
     surrogate: str = "hinge",
+    link: str = "identity",
     weight: Tensor | None = None,
     check_values: bool = True,
     group: Group = None,
@@ -87,6 +94,7 @@ def precision_at_recall_loss(
         at: ``"optimum"``, the best threshold that keeps the floor, or ``"floor"``, the one on it.
         threshold: A fixed threshold, or None to find the best one.
         surrogate: ``"hinge"`` or ``"ramp"``.
+        link: ``"identity"``, or ``"sigmoid"`` to compare probabilities; the margin is then one of probabilities.
         weight: Non-negative per-sample weights of the same shape, constants.
         check_values: Refuse scores that are not finite and labels other than 0 and 1. Never done while tracing or under
             ``torch.func`` transforms.
@@ -99,7 +107,7 @@ def precision_at_recall_loss(
         input,
         target,
         weight,
-        precision_at_recall_settings(recall, margin, at, threshold, surrogate),
+        precision_at_recall_settings(recall, margin, at, threshold, surrogate, link),
         check_values=check_values,
         group=group,
     )[0]
@@ -114,6 +122,7 @@ class PrecisionAtRecallLoss(OperatingPointLoss):
         at: ``"optimum"``, the best threshold that keeps the floor, or ``"floor"``, the one on it.
         threshold: A fixed threshold, or None to find the best one.
         surrogate: ``"hinge"`` or ``"ramp"``.
+        link: ``"identity"``, or ``"sigmoid"`` to compare probabilities; the margin is then one of probabilities.
         check_values: Refuse scores that are not finite and labels other than 0 and 1.
         group: Over which ranks the set is spread; see :mod:`setwise.distributed`.
 
@@ -135,11 +144,19 @@ class PrecisionAtRecallLoss(OperatingPointLoss):
         at: str = "optimum",
         threshold: float | None = None,
         surrogate: str = "hinge",
+        link: str = "identity",
         check_values: bool = True,
         group: Group = None,
     ) -> None:
         super().__init__(
-            {"recall": recall, "margin": margin, "at": at, "threshold": threshold, "surrogate": surrogate},
+            {
+                "recall": recall,
+                "margin": margin,
+                "at": at,
+                "threshold": threshold,
+                "surrogate": surrogate,
+                "link": link,
+            },
             check_values=check_values,
             group=group,
         )
@@ -157,6 +174,7 @@ def recall_at_precision_loss(
     margin: float = 1.0,
     threshold: float | None = None,
     surrogate: str = "hinge",
+    link: str = "identity",
     weight: Tensor | None = None,
     check_values: bool = True,
     group: Group = None,
@@ -169,7 +187,7 @@ def recall_at_precision_loss(
         input,
         target,
         weight,
-        recall_at_precision_settings(precision, margin, threshold, surrogate),
+        recall_at_precision_settings(precision, margin, threshold, surrogate, link),
         check_values=check_values,
         group=group,
     )[0]
@@ -183,6 +201,7 @@ class RecallAtPrecisionLoss(OperatingPointLoss):
         margin: How far from the threshold a score has to be to count as right; for the ramp, its width.
         threshold: A fixed threshold, or None to find the best one.
         surrogate: ``"hinge"`` or ``"ramp"``.
+        link: ``"identity"``, or ``"sigmoid"`` to compare probabilities; the margin is then one of probabilities.
         check_values: Refuse scores that are not finite and labels other than 0 and 1.
         group: Over which ranks the set is spread; see :mod:`setwise.distributed`.
     """
@@ -196,11 +215,12 @@ class RecallAtPrecisionLoss(OperatingPointLoss):
         *,
         threshold: float | None = None,
         surrogate: str = "hinge",
+        link: str = "identity",
         check_values: bool = True,
         group: Group = None,
     ) -> None:
         super().__init__(
-            {"precision": precision, "margin": margin, "threshold": threshold, "surrogate": surrogate},
+            {"precision": precision, "margin": margin, "threshold": threshold, "surrogate": surrogate, "link": link},
             check_values=check_values,
             group=group,
         )
@@ -218,6 +238,7 @@ def tpr_at_fpr_loss(
     margin: float = 1.0,
     threshold: float | None = None,
     surrogate: str = "hinge",
+    link: str = "identity",
     weight: Tensor | None = None,
     check_values: bool = True,
     group: Group = None,
@@ -230,7 +251,7 @@ def tpr_at_fpr_loss(
         input,
         target,
         weight,
-        tpr_at_fpr_settings(fpr, margin, threshold, surrogate),
+        tpr_at_fpr_settings(fpr, margin, threshold, surrogate, link),
         check_values=check_values,
         group=group,
     )[0]
@@ -244,6 +265,7 @@ class TPRAtFPRLoss(OperatingPointLoss):
         margin: How far from the threshold a score has to be to count as right; for the ramp, its width.
         threshold: A fixed threshold, or None to find the best one.
         surrogate: ``"hinge"`` or ``"ramp"``.
+        link: ``"identity"``, or ``"sigmoid"`` to compare probabilities; the margin is then one of probabilities.
         check_values: Refuse scores that are not finite and labels other than 0 and 1.
         group: Over which ranks the set is spread; see :mod:`setwise.distributed`.
     """
@@ -257,11 +279,12 @@ class TPRAtFPRLoss(OperatingPointLoss):
         *,
         threshold: float | None = None,
         surrogate: str = "hinge",
+        link: str = "identity",
         check_values: bool = True,
         group: Group = None,
     ) -> None:
         super().__init__(
-            {"fpr": fpr, "margin": margin, "threshold": threshold, "surrogate": surrogate},
+            {"fpr": fpr, "margin": margin, "threshold": threshold, "surrogate": surrogate, "link": link},
             check_values=check_values,
             group=group,
         )
@@ -279,6 +302,7 @@ def fpr_at_tpr_loss(
     margin: float = 1.0,
     threshold: float | None = None,
     surrogate: str = "hinge",
+    link: str = "identity",
     weight: Tensor | None = None,
     check_values: bool = True,
     group: Group = None,
@@ -291,7 +315,7 @@ def fpr_at_tpr_loss(
         input,
         target,
         weight,
-        fpr_at_tpr_settings(tpr, margin, threshold, surrogate),
+        fpr_at_tpr_settings(tpr, margin, threshold, surrogate, link),
         check_values=check_values,
         group=group,
     )[0]
@@ -305,6 +329,7 @@ class FPRAtTPRLoss(OperatingPointLoss):
         margin: How far from the threshold a score has to be to count as right; for the ramp, its width.
         threshold: A fixed threshold, or None to find the best one.
         surrogate: ``"hinge"`` or ``"ramp"``.
+        link: ``"identity"``, or ``"sigmoid"`` to compare probabilities; the margin is then one of probabilities.
         check_values: Refuse scores that are not finite and labels other than 0 and 1.
         group: Over which ranks the set is spread; see :mod:`setwise.distributed`.
     """
@@ -318,11 +343,12 @@ class FPRAtTPRLoss(OperatingPointLoss):
         *,
         threshold: float | None = None,
         surrogate: str = "hinge",
+        link: str = "identity",
         check_values: bool = True,
         group: Group = None,
     ) -> None:
         super().__init__(
-            {"tpr": tpr, "margin": margin, "threshold": threshold, "surrogate": surrogate},
+            {"tpr": tpr, "margin": margin, "threshold": threshold, "surrogate": surrogate, "link": link},
             check_values=check_values,
             group=group,
         )
@@ -339,6 +365,7 @@ def precision_at_k_loss(
     k: float,
     margin: float = 1.0,
     surrogate: str = "hinge",
+    link: str = "identity",
     weight: Tensor | None = None,
     check_values: bool = True,
     group: Group = None,
@@ -351,6 +378,7 @@ def precision_at_k_loss(
         k: How many samples are selected, an integer (by weight, at most all); or their share, a float in (0, 1).
         margin: How far from the threshold a score has to be to count as right; for the ramp, its width.
         surrogate: ``"hinge"`` or ``"ramp"``.
+        link: ``"identity"``, or ``"sigmoid"`` to compare probabilities; the margin is then one of probabilities.
         weight: Non-negative per-sample weights of the same shape, constants.
         check_values: Refuse scores that are not finite and labels other than 0 and 1. Never done while tracing or under
             ``torch.func`` transforms.
@@ -360,7 +388,12 @@ def precision_at_k_loss(
         A scalar. A set of one class only (by weight) gives 0 with zero gradient.
     """
     return _thresholded.loss(
-        input, target, weight, precision_at_k_settings(k, margin, surrogate), check_values=check_values, group=group
+        input,
+        target,
+        weight,
+        precision_at_k_settings(k, margin, surrogate, link),
+        check_values=check_values,
+        group=group,
     )[0]
 
 
@@ -371,6 +404,7 @@ class PrecisionAtKLoss(OperatingPointLoss):
         k: How many samples are selected, an integer (by weight, at most all); or their share, a float in (0, 1).
         margin: How far from the threshold a score has to be to count as right; for the ramp, its width.
         surrogate: ``"hinge"`` or ``"ramp"``.
+        link: ``"identity"``, or ``"sigmoid"`` to compare probabilities; the margin is then one of probabilities.
         check_values: Refuse scores that are not finite and labels other than 0 and 1.
         group: Over which ranks the set is spread; see :mod:`setwise.distributed`.
     """
@@ -383,10 +417,13 @@ class PrecisionAtKLoss(OperatingPointLoss):
         margin: float = 1.0,
         *,
         surrogate: str = "hinge",
+        link: str = "identity",
         check_values: bool = True,
         group: Group = None,
     ) -> None:
-        super().__init__({"k": k, "margin": margin, "surrogate": surrogate}, check_values=check_values, group=group)
+        super().__init__(
+            {"k": k, "margin": margin, "surrogate": surrogate, "link": link}, check_values=check_values, group=group
+        )
 
     def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """The loss of one batch; see :func:`precision_at_k_loss`."""

@@ -4,10 +4,11 @@ A relaxed prediction z_i for every sample, at most 1 for positives and at least 
 
     z_i <= 1 - margin + s_i - theta  (positives),    z_j >= margin + s_j - theta  (negatives),
 
-so that sum_P w z <= TP(theta) and sum_N w z >= FP(theta), with equality where it pays. Where measure and constraint are
-linear in these counts the variables are (z, theta). Precision is a ratio: Charnes and Cooper's (z, w, t) with z, theta
-and 1 multiplied by t > 0 makes it linear. Recall at precision has the same variables with 0 <= t <= 1: between
-"select nothing" at t = 0 and a threshold at t = 1, so that it always has an optimum.
+with s the scores, or their sigmoid, so that sum_P w z <= TP(theta) and sum_N w z >= FP(theta), with equality where it
+pays. Where measure and constraint are linear in these counts the variables are (z, theta). Precision is a ratio:
+Charnes and Cooper's (z, w, t) with z, theta and 1 multiplied by t > 0 makes it linear. Recall at precision has the same
+variables with 0 <= t <= 1: between "select nothing" at t = 0 and a threshold at t = 1, so that it always has an
+optimum.
 
 The matrices are dense, n^2 numbers: for solvers and comparisons. Training uses the losses, which have the same optimum.
 """
@@ -25,6 +26,7 @@ from setwise.lp import LinearProgram
 from setwise.measures import _thresholded
 from setwise.measures._base import positives, prepare
 from setwise.measures._point_settings import (
+    Settings,
     fpr_at_tpr_settings,
     precision_at_k_settings,
     precision_at_recall_settings,
@@ -39,6 +41,7 @@ class _Pieces(NamedTuple):
     on_negatives: Tensor  # weights of the negatives, 0 elsewhere, shape: (n,)
     sign: Tensor  # 1 for positives, -1 for negatives, shape: (n,)
     side: Tensor  # sign z + sign theta <= side is the hinge of each sample, shape: (n,)
+    threshold: float | None  # a fixed one, in units of the link
 
 
 def precision_at_recall_program(
@@ -49,6 +52,7 @@ def precision_at_recall_program(
     margin: float = 1.0,
     at: str = "optimum",
     threshold: float | None = None,
+    link: str = "identity",
     weight: Tensor | None = None,
 ) -> LinearProgram:
     """The program of precision at recall, in the variables (z, w, t), w = t theta and z in units of t.
@@ -60,17 +64,18 @@ def precision_at_recall_program(
         margin: How far from the threshold a score has to be to count as right.
         at: ``"optimum"`` or ``"floor"``.
         threshold: A fixed threshold, or None; where it misses the floor the optimum is 1, at t = 0.
+        link: ``"identity"`` or ``"sigmoid"``, applied to the scores and to a fixed threshold.
         weight: Non-negative per-sample weights.  # shape: (n,)
 
     Returns:
         min 1 - sum_P w z  s.t.  sum w z = 1,  sum_P w z >= recall n+ t (or =, at the floor), and the hinges times t.
     """
-    precision_at_recall_settings(recall, margin, at, threshold)
-    pieces = _pieces(scores, labels, margin, weight)
+    chosen = precision_at_recall_settings(recall, margin, at, threshold, link=link)
+    pieces = _pieces(scores, labels, chosen, weight)
     floor = torch.cat([-pieces.on_positives, pieces.side.new_tensor([0.0, recall * float(pieces.on_positives.sum())])])
     total = torch.cat([pieces.on_positives + pieces.on_negatives, pieces.side.new_zeros(2)])
     equal = [(total, 1.0)] + ([(floor, 0.0)] if at == "floor" else [])
-    return _scaled(pieces, pieces.on_positives, [] if at == "floor" else [floor], equal, threshold, math.inf)
+    return _scaled(pieces, pieces.on_positives, [] if at == "floor" else [floor], equal, math.inf)
 
 
 def recall_at_precision_program(
@@ -80,6 +85,7 @@ def recall_at_precision_program(
     precision: float,
     margin: float = 1.0,
     threshold: float | None = None,
+    link: str = "identity",
     weight: Tensor | None = None,
 ) -> LinearProgram:
     """The program of recall at precision, in the variables (z, w, t) with 0 <= t <= 1.
@@ -90,18 +96,19 @@ def recall_at_precision_program(
         precision: The floor, in (0, 1).
         margin: How far from the threshold a score has to be to count as right.
         threshold: A fixed threshold, or None.
+        link: ``"identity"`` or ``"sigmoid"``, applied to the scores and to a fixed threshold.
         weight: Non-negative per-sample weights.  # shape: (n,)
 
     Returns:
         min 1 - sum_P w z / n+  s.t.  (1 - precision) sum_P w z >= precision sum_N w z, and the hinges times t. Its
         value is 1, by t = 0, where no threshold reaches the precision.
     """
-    recall_at_precision_settings(precision, margin, threshold)
-    pieces = _pieces(scores, labels, margin, weight)
+    chosen = recall_at_precision_settings(precision, margin, threshold, link=link)
+    pieces = _pieces(scores, labels, chosen, weight)
     floor = torch.cat(
         [precision * pieces.on_negatives - (1 - precision) * pieces.on_positives, pieces.side.new_zeros(2)]
     )
-    return _scaled(pieces, pieces.on_positives / pieces.on_positives.sum(), [floor], [], threshold, 1.0)
+    return _scaled(pieces, pieces.on_positives / pieces.on_positives.sum(), [floor], [], 1.0)
 
 
 def tpr_at_fpr_program(
@@ -111,6 +118,7 @@ def tpr_at_fpr_program(
     fpr: float,
     margin: float = 1.0,
     threshold: float | None = None,
+    link: str = "identity",
     weight: Tensor | None = None,
 ) -> LinearProgram:
     """The program of the true positive rate at a false positive rate, in the variables (z, theta).
@@ -121,15 +129,16 @@ def tpr_at_fpr_program(
         fpr: The ceiling, in (0, 1).
         margin: How far from the threshold a score has to be to count as right.
         threshold: A fixed threshold, or None; the program may then be infeasible.
+        link: ``"identity"`` or ``"sigmoid"``, applied to the scores and to a fixed threshold.
         weight: Non-negative per-sample weights.  # shape: (n,)
 
     Returns:
         min 1 - sum_P w z / n+  s.t.  sum_N w z <= fpr n-, and the hinges.
     """
-    tpr_at_fpr_settings(fpr, margin, threshold)
-    pieces = _pieces(scores, labels, margin, weight)
+    chosen = tpr_at_fpr_settings(fpr, margin, threshold, link=link)
+    pieces = _pieces(scores, labels, chosen, weight)
     cost = -pieces.on_positives / pieces.on_positives.sum()
-    return _plain(pieces, cost, 1.0, pieces.on_negatives, fpr * float(pieces.on_negatives.sum()), threshold)
+    return _plain(pieces, cost, 1.0, pieces.on_negatives, fpr * float(pieces.on_negatives.sum()))
 
 
 def fpr_at_tpr_program(
@@ -139,6 +148,7 @@ def fpr_at_tpr_program(
     tpr: float,
     margin: float = 1.0,
     threshold: float | None = None,
+    link: str = "identity",
     weight: Tensor | None = None,
 ) -> LinearProgram:
     """The program of the false positive rate at a true positive rate, in the variables (z, theta).
@@ -149,19 +159,26 @@ def fpr_at_tpr_program(
         tpr: The floor, in (0, 1].
         margin: How far from the threshold a score has to be to count as right.
         threshold: A fixed threshold, or None; the program may then be infeasible.
+        link: ``"identity"`` or ``"sigmoid"``, applied to the scores and to a fixed threshold.
         weight: Non-negative per-sample weights.  # shape: (n,)
 
     Returns:
         min sum_N w z / n-  s.t.  sum_P w z >= tpr n+, and the hinges.
     """
-    fpr_at_tpr_settings(tpr, margin, threshold)
-    pieces = _pieces(scores, labels, margin, weight)
+    chosen = fpr_at_tpr_settings(tpr, margin, threshold, link=link)
+    pieces = _pieces(scores, labels, chosen, weight)
     cost = pieces.on_negatives / pieces.on_negatives.sum()
-    return _plain(pieces, cost, 0.0, -pieces.on_positives, -tpr * float(pieces.on_positives.sum()), threshold)
+    return _plain(pieces, cost, 0.0, -pieces.on_positives, -tpr * float(pieces.on_positives.sum()))
 
 
 def precision_at_k_program(
-    scores: Tensor, labels: Tensor, *, k: float, margin: float = 1.0, weight: Tensor | None = None
+    scores: Tensor,
+    labels: Tensor,
+    *,
+    k: float,
+    margin: float = 1.0,
+    link: str = "identity",
+    weight: Tensor | None = None,
 ) -> LinearProgram:
     """The program of precision at k, in the variables (z, theta).
 
@@ -170,16 +187,17 @@ def precision_at_k_program(
         labels: 0 or 1.  # shape: (n,)
         k: How many samples are selected, an integer; or their share, a float in (0, 1).
         margin: How far from the threshold a score has to be to count as right.
+        link: ``"identity"`` or ``"sigmoid"``, applied to the scores.
         weight: Non-negative per-sample weights.  # shape: (n,)
 
     Returns:
         min 1 - sum_P w z / k  s.t.  sum w z <= k, and the hinges; k at most the number of samples.
     """
-    rule = precision_at_k_settings(k, margin).rule
-    pieces = _pieces(scores, labels, margin, weight)
-    selected = rule.selected(float(pieces.on_positives.sum()), float(pieces.on_negatives.sum()))
+    chosen = precision_at_k_settings(k, margin, link=link)
+    pieces = _pieces(scores, labels, chosen, weight)
+    selected = chosen.rule.selected(float(pieces.on_positives.sum()), float(pieces.on_negatives.sum()))
     total = pieces.on_positives + pieces.on_negatives
-    return _plain(pieces, -pieces.on_positives / selected, 1.0, total, selected, None)
+    return _plain(pieces, -pieces.on_positives / selected, 1.0, total, selected)
 
 
 def precision_at_recall_exact(
@@ -191,6 +209,7 @@ def precision_at_recall_exact(
     at: str = "optimum",
     threshold: float | None = None,
     surrogate: str = "hinge",
+    link: str = "identity",
     weight: Tensor | None = None,
 ) -> Tensor:
     """The optimum of :func:`precision_at_recall_program` (for ``"hinge"``) by one sort, with its exact gradient.
@@ -203,13 +222,14 @@ def precision_at_recall_exact(
         at: ``"optimum"``, the best threshold that keeps the floor, or ``"floor"``, the one on it.
         threshold: A fixed threshold, or None to find the best one.
         surrogate: ``"hinge"`` or ``"ramp"``.
+        link: ``"identity"`` or ``"sigmoid"``, applied to the scores and to a fixed threshold.
         weight: Non-negative per-sample weights.  # shape: (*batch, n)
 
     Returns:
         The optimum of each set. 1 where a fixed threshold misses the floor.  # shape: (*batch,)
     """
     return _thresholded.exact(
-        scores, labels, weight, precision_at_recall_settings(recall, margin, at, threshold, surrogate)
+        scores, labels, weight, precision_at_recall_settings(recall, margin, at, threshold, surrogate, link)
     )
 
 
@@ -221,6 +241,7 @@ def recall_at_precision_exact(
     margin: float = 1.0,
     threshold: float | None = None,
     surrogate: str = "hinge",
+    link: str = "identity",
     weight: Tensor | None = None,
 ) -> Tensor:
     """The optimum of :func:`recall_at_precision_program` (for ``"hinge"``) by one sort, with its exact gradient.
@@ -232,13 +253,14 @@ def recall_at_precision_exact(
         margin: How far from the threshold a score has to be to count as right; for the ramp, its width.
         threshold: A fixed threshold, or None to find the best one.
         surrogate: ``"hinge"`` or ``"ramp"``.
+        link: ``"identity"`` or ``"sigmoid"``, applied to the scores and to a fixed threshold.
         weight: Non-negative per-sample weights.  # shape: (*batch, n)
 
     Returns:
         The optimum of each set. 1 where no threshold reaches the floor: nothing is selected.  # shape: (*batch,)
     """
     return _thresholded.exact(
-        scores, labels, weight, recall_at_precision_settings(precision, margin, threshold, surrogate)
+        scores, labels, weight, recall_at_precision_settings(precision, margin, threshold, surrogate, link)
     )
 
 
@@ -250,6 +272,7 @@ def tpr_at_fpr_exact(
     margin: float = 1.0,
     threshold: float | None = None,
     surrogate: str = "hinge",
+    link: str = "identity",
     weight: Tensor | None = None,
 ) -> Tensor:
     """The optimum of :func:`tpr_at_fpr_program` (for ``"hinge"``) by one sort, with its exact gradient.
@@ -261,12 +284,13 @@ def tpr_at_fpr_exact(
         margin: How far from the threshold a score has to be to count as right; for the ramp, its width.
         threshold: A fixed threshold, or None to find the best one.
         surrogate: ``"hinge"`` or ``"ramp"``.
+        link: ``"identity"`` or ``"sigmoid"``, applied to the scores and to a fixed threshold.
         weight: Non-negative per-sample weights.  # shape: (*batch, n)
 
     Returns:
         The optimum of each set. Inf where a fixed threshold misses the ceiling.  # shape: (*batch,)
     """
-    return _thresholded.exact(scores, labels, weight, tpr_at_fpr_settings(fpr, margin, threshold, surrogate))
+    return _thresholded.exact(scores, labels, weight, tpr_at_fpr_settings(fpr, margin, threshold, surrogate, link))
 
 
 def fpr_at_tpr_exact(
@@ -277,6 +301,7 @@ def fpr_at_tpr_exact(
     margin: float = 1.0,
     threshold: float | None = None,
     surrogate: str = "hinge",
+    link: str = "identity",
     weight: Tensor | None = None,
 ) -> Tensor:
     """The optimum of :func:`fpr_at_tpr_program` (for ``"hinge"``) by one sort, with its exact gradient.
@@ -288,12 +313,13 @@ def fpr_at_tpr_exact(
         margin: How far from the threshold a score has to be to count as right; for the ramp, its width.
         threshold: A fixed threshold, or None to find the best one.
         surrogate: ``"hinge"`` or ``"ramp"``.
+        link: ``"identity"`` or ``"sigmoid"``, applied to the scores and to a fixed threshold.
         weight: Non-negative per-sample weights.  # shape: (*batch, n)
 
     Returns:
         The optimum of each set. Inf where a fixed threshold misses the floor.  # shape: (*batch,)
     """
-    return _thresholded.exact(scores, labels, weight, fpr_at_tpr_settings(tpr, margin, threshold, surrogate))
+    return _thresholded.exact(scores, labels, weight, fpr_at_tpr_settings(tpr, margin, threshold, surrogate, link))
 
 
 def precision_at_k_exact(
@@ -303,6 +329,7 @@ def precision_at_k_exact(
     k: float,
     margin: float = 1.0,
     surrogate: str = "hinge",
+    link: str = "identity",
     weight: Tensor | None = None,
 ) -> Tensor:
     """The optimum of :func:`precision_at_k_program` (for ``"hinge"``) by one sort, with its exact gradient.
@@ -313,15 +340,16 @@ def precision_at_k_exact(
         k: How many samples are selected, an integer (by weight, at most all); or their share, a float in (0, 1).
         margin: How far from the threshold a score has to be to count as right; for the ramp, its width.
         surrogate: ``"hinge"`` or ``"ramp"``.
+        link: ``"identity"`` or ``"sigmoid"``, applied to the scores.
         weight: Non-negative per-sample weights.  # shape: (*batch, n)
 
     Returns:
         The optimum of each set.  # shape: (*batch,)
     """
-    return _thresholded.exact(scores, labels, weight, precision_at_k_settings(k, margin, surrogate))
+    return _thresholded.exact(scores, labels, weight, precision_at_k_settings(k, margin, surrogate, link))
 
 
-def _pieces(scores: Tensor, labels: Tensor, margin: float, weight: Tensor | None) -> _Pieces:
+def _pieces(scores: Tensor, labels: Tensor, chosen: Settings, weight: Tensor | None) -> _Pieces:
     scores, weight = prepare(scores, labels, weight, ("scores", "labels"))
     if scores.ndim != 1:
         raise _checks.InputError(f"Expected `scores` to be of shape (n,), but got {tuple(scores.shape)}.")
@@ -335,19 +363,18 @@ def _pieces(scores: Tensor, labels: Tensor, margin: float, weight: Tensor | None
             "Expected `labels` to hold positives and negatives of positive weight, but got one class."
         )
     sign = torch.where(positive, 1.0, -1.0).to(scores)
-    side = torch.where(positive, scores + (1 - margin), -margin - scores)
-    return _Pieces(positive, on_positives, on_negatives, sign, side)
+    scores, threshold = chosen.linked(scores)
+    side = torch.where(positive, scores + (1 - chosen.margin), -chosen.margin - scores)
+    return _Pieces(positive, on_positives, on_negatives, sign, side, threshold)
 
 
-def _plain(
-    pieces: _Pieces, cost: Tensor, offset: float, row: Tensor, side: float, threshold: float | None
-) -> LinearProgram:
+def _plain(pieces: _Pieces, cost: Tensor, offset: float, row: Tensor, side: float) -> LinearProgram:
     """The program in (z, theta) with one constraint on the counts."""
     zero, infinite = pieces.side.new_zeros(1), pieces.side.new_full((1,), math.inf)
     A = torch.cat([torch.diag(pieces.sign), pieces.sign.unsqueeze(1)], 1)
     A = torch.cat([A, torch.cat([row, zero]).unsqueeze(0)])
     b = torch.cat([pieces.side, pieces.side.new_tensor([side])])
-    fixed = None if threshold is None else pieces.side.new_tensor([threshold])
+    fixed = None if pieces.threshold is None else pieces.side.new_tensor([pieces.threshold])
     lower = torch.cat([torch.where(pieces.positive, -math.inf, 0).to(cost), -infinite if fixed is None else fixed])
     upper = torch.cat([torch.where(pieces.positive, 1, math.inf).to(cost), infinite if fixed is None else fixed])
     return LinearProgram(torch.cat([cost, zero]), A, b, lower=lower, upper=upper, offset=offset)
@@ -358,7 +385,6 @@ def _scaled(
     gain: Tensor,
     floors: list[Tensor],
     equal: list[tuple[Tensor, float]],
-    threshold: float | None,
     largest: float,
 ) -> LinearProgram:
     """The program in (z, w, t): 1 - the gain, under rows that have no right-hand side."""
@@ -367,8 +393,8 @@ def _scaled(
     caps = torch.eye(n + 2, dtype=new.dtype, device=new.device)[:n][pieces.positive]
     caps[:, -1] = -1.0  # z_i <= t
     A = torch.cat([hinges, caps, *(row.unsqueeze(0) for row in floors)])
-    if threshold is not None:
-        equal = [*equal, (torch.cat([new.new_zeros(n), new.new_tensor([1.0, -threshold])]), 0.0)]
+    if pieces.threshold is not None:
+        equal = [*equal, (torch.cat([new.new_zeros(n), new.new_tensor([1.0, -pieces.threshold])]), 0.0)]
     lower = torch.cat([torch.where(pieces.positive, -math.inf, 0).to(new), new.new_tensor([-math.inf, 0.0])])
     upper = torch.cat([new.new_full((n + 1,), math.inf), new.new_tensor([largest])])
     return LinearProgram(
