@@ -20,7 +20,7 @@ BESIDE = script("cross_entropy")
 
 
 def is_default(name: str) -> bool:
-    return not name.endswith(("ramp", "sigmoid", "tanh", "squared hinge"))
+    return not name.endswith(("ramp", "sigmoid", "sigmoid link", "tanh", "squared hinge"))
 
 
 def test_every_loss_is_on_the_page_and_every_name_is_understood() -> None:

@@ -242,22 +242,17 @@ def test_margin_0_is_a_bound_from_the_other_side(kind: str, link: str) -> None:
 
 def test_thresholds_are_in_units_of_the_scores_whatever_the_link() -> None:
     scores, labels = torch.tensor([3.0, 1.0, 0.0, -2.0]), torch.tensor([1, 1, 0, 0])
-    loss = measures.PrecisionAtRecallLoss(recall=1.0, margin=0.0, link="sigmoid")
-    loss(scores, labels)
-    assert loss.point is not None
-    assert 0 <= loss.point.threshold <= 1
-    loss = measures.FPRAtTPRLoss(tpr=1.0, margin=1.0, link="sigmoid")
-    loss(scores, labels)
-    assert loss.point is not None
-    assert loss.point.threshold == -float("inf")  # certainty is out of reach but for "all"
-    loss = measures.TPRAtFPRLoss(fpr=0.1, margin=1.0, link="sigmoid")
-    loss(scores, labels)
-    assert loss.point is not None
-    assert loss.point.threshold == float("inf")
-    fixed = measures.FPRAtTPRLoss(tpr=0.5, margin=0.1, threshold=0.5, link="sigmoid")
-    fixed(scores, labels)
-    assert fixed.point is not None
-    assert fixed.point.threshold == pytest.approx(0.5, abs=1e-12)
+
+    def threshold(loss: measures.PrecisionAtRecallLoss | measures.FPRAtTPRLoss | measures.TPRAtFPRLoss) -> float:
+        loss(scores, labels)
+        assert loss.point is not None
+        return loss.point.threshold
+
+    assert 0 <= threshold(measures.PrecisionAtRecallLoss(recall=1.0, margin=0.0, link="sigmoid")) <= 1
+    assert threshold(measures.FPRAtTPRLoss(tpr=1.0, margin=1.0, link="sigmoid")) == -float("inf")  # select all
+    assert threshold(measures.TPRAtFPRLoss(fpr=0.1, margin=1.0, link="sigmoid")) == float("inf")
+    given = measures.FPRAtTPRLoss(tpr=0.5, margin=0.1, threshold=0.5, link="sigmoid")
+    assert threshold(given) == pytest.approx(0.5, abs=1e-12)
 
 
 def sklearn_judge(kind: str, labels: Tensor, scores: Tensor, level: float) -> float:

@@ -91,7 +91,7 @@ def parse(name: str) -> Measure:
     >>> parse("auc").title
     'AUROC'
     >>> parse("precision@recall>=0.9").loss()
-    PrecisionAtRecallLoss(recall=0.9, margin=1.0, at='optimum', threshold=None, surrogate='hinge')
+    PrecisionAtRecallLoss(recall=0.9, margin=1.0, at='optimum', threshold=None, surrogate='hinge', link='identity')
     >>> parse("iou[macro]").layout
     'classes'
     """
