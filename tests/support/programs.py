@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from setwise.lp import LinearProgram
 
+Array = NDArray[Any]
 Generator = Callable[[int, int], LinearProgram]
 
 
@@ -146,11 +151,64 @@ def unbounded(seed: int, batch: int, n: int = 10, m: int = 25) -> LinearProgram:
     return LinearProgram(c, A, b)
 
 
+def shortest_paths(seed: int, batch: int, side: int = 5) -> LinearProgram:
+    """Unit flows through a grid: one equality follows from the others, and every path is a degenerate vertex."""
+    g = _random(seed)
+    nodes = [(i, j) for i in range(side) for j in range(side)]
+    edges = [(a, b) for a in nodes for b in ((a[0], a[1] + 1), (a[0] + 1, a[1])) if b in nodes]
+    E = torch.zeros(len(nodes), len(edges), dtype=torch.float64)
+    for place, (a, b) in enumerate(edges):
+        E[nodes.index(a), place], E[nodes.index(b), place] = -1.0, 1.0
+    e = torch.zeros(len(nodes), dtype=torch.float64)
+    e[0], e[-1] = -1.0, 1.0
+    costs = normal(g, batch, len(edges)) if seed % 2 else (3 * uniform(g, batch, len(edges))).floor()
+    return LinearProgram(costs, None, None, E, e, upper=1.0)
+
+
+def zero_at_best(seed: int, batch: int) -> LinearProgram:
+    """Whole numbers, large costs, and an optimum of 0 where many rows meet."""
+    g = _random(seed)
+    A, b = (3 * uniform(g, 16, 8)).floor() - 1, (3 * uniform(g, 16)).floor()
+    return LinearProgram(1e5 * uniform(g, batch, 8), A, b, upper=3.0)
+
+
+def of_any_kind(seed: int) -> LinearProgram:
+    """A few programs with common rows: whole or real, sparse, with rows that repeat or follow from others or are 0,
+    scaled by row and as a whole, free or bounded; one in ten or so has no feasible point, others no bound."""
+    g = np.random.default_rng(seed)
+    batch, n, m = int(g.choice([1, 3, 12])), int(g.integers(2, 30)), int(g.integers(0, 45))
+    p, whole = int(g.integers(0, max(1, n // 2))), g.random() < 0.5
+
+    def matrix(*shape: int) -> Array:
+        entries = g.integers(-2, 3, shape).astype(float) if whole else g.standard_normal(shape)
+        return np.asarray(entries * (g.random(shape) < 0.3) if g.random() < 0.4 else entries)
+
+    A, E, c = matrix(m, n), matrix(p, n), matrix(batch, n) * 10.0 ** g.choice([-4, 0, 0, 3, 5])
+    if p > 2 and g.random() < 0.4:
+        E[-1] = E[0] + E[1]
+    if m > 2 and g.random() < 0.3:
+        A[-1] = A[0]
+    x = g.integers(0, 3, n).astype(float) if whole else g.random(n)
+    b, e = A @ x + (g.integers(0, 3, m) if whole else g.random(m)) * (g.random(m) < 0.6), E @ x
+    if g.random() < 0.1:
+        b = b - 3
+    if g.random() < 0.05:
+        e = e + g.standard_normal(p)
+    if g.random() < 0.2:
+        scale = 10.0 ** g.integers(-2, 3, m)
+        A, b = A * scale[:, None], b * scale
+    size = 10.0 ** g.integers(-3, 4) if g.random() < 0.1 else 1.0
+    lower = -math.inf if g.random() < 0.2 else 0.0
+    upper = size * float(g.choice([1, 3, 10])) if g.random() < 0.6 else math.inf
+    costs, rows, sides, equal, values = (torch.from_numpy(part) for part in (c, A, size * b, E, size * e))
+    return LinearProgram(costs, rows, sides, equal, values, lower, upper)
+
+
 FEASIBLE: dict[str, Generator] = {
     generator.__name__: generator
     for generator in (
         dense, sparse, tall, wide, degenerate, many_optima, badly_scaled, equality_only, redundant_equalities,
-        boxes_and_free,
+        boxes_and_free, shortest_paths,
     )
 }  # fmt: skip
 

@@ -13,6 +13,7 @@ from setwise.lp.layer import LPLayer
 from setwise.lp.mps import read_mps
 from setwise.lp.operator import LinearOperator
 from setwise.lp.problem import LinearProgram, Residuals
+from setwise.lp.regret import RegretLoss, regret, regret_loss
 from setwise.lp.sketch import CountSketch, RowSampling, SufficientReduction, reduce_program
 from setwise.lp.solution import Duals, LPError, Solution, Status
 from setwise.lp.solve import solve
@@ -28,6 +29,7 @@ __all__ = [
     "LPLayer",
     "LinearOperator",
     "LinearProgram",
+    "RegretLoss",
     "Residuals",
     "RowSampling",
     "SmoothedGradient",
@@ -38,5 +40,7 @@ __all__ = [
     "ValueGradient",
     "read_mps",
     "reduce_program",
+    "regret",
+    "regret_loss",
     "solve",
 ]

@@ -114,8 +114,8 @@ class Flat:
         return torch if isinstance(self.c, Tensor) else np
 
     def numpy(self) -> Self:
-        """The same system on NumPy arrays that share its memory."""
-        return replace(self, **{name: getattr(self, name).numpy() for name in _ARRAYS})
+        """The same system on NumPy arrays, which share the memory of tensors on the CPU."""
+        return replace(self, **{name: getattr(self, name).numpy(force=True) for name in _ARRAYS})
 
     def G(self, x: Array) -> Array:
         """G x.  # shape: (batch, k)."""

@@ -12,7 +12,7 @@ from setwise.lp import newton
 from setwise.lp._corner import CornerFactor
 from setwise.lp._ends import Ends
 from setwise.lp._flat import Flat, Point, Scaling
-from setwise.lp.one_by_one import one_by_one
+from setwise.lp.one_by_one import by_pivots, one_by_one
 
 
 class Ways:
@@ -75,6 +75,14 @@ class Ways:
         if open_.numel():
             point = self.ends.at(places[open_])
             self._finish(inner.Outcome(point, found.code[open_], torch.zeros_like(found.steps[open_])), places[open_])
+
+    def pivots(self) -> None:
+        """The simplex method for what is left, from where the others ended."""
+        places = self.left()
+        if places.numel():
+            point = self.scaling.select(places).forth(self.ends.at(places))
+            found = by_pivots(self.scaled.select(places), point, self.max_steps)
+            self.ends.interior(found, self.scaling.select(places), places)
 
     def _finish(self, found: inner.Outcome, places: Tensor) -> None:
         """A vertex after all, or the exterior method, from points near the optimum."""

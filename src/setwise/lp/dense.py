@@ -11,8 +11,10 @@ from torch import Tensor
 from setwise import _checks
 from setwise.lp import newton
 from setwise.lp._corner import corner_solution
+from setwise.lp._dependent import Dependent
 from setwise.lp._ends import Ends
 from setwise.lp._flat import Flat, Point, Scaling, equilibrate
+from setwise.lp._lines import Lines
 from setwise.lp._matrix_free import MatrixFree, equilibrate_products, is_written_out
 from setwise.lp._ways import Ways
 from setwise.lp.forms import FORMS, Active, Dense, Form, check_form, choose
@@ -43,6 +45,17 @@ class Interior:
     ) -> Solution:
         """Solve; from a ``start`` by pivots or the exterior method first, and only what they leave from the inside."""
         max_steps = 100 if max_steps is None else max_steps
+        lines = Lines.of(problem)
+        if lines is not None:
+            problem, start = lines.without(problem), lines.start(start)
+        dependent = Dependent.of(problem, tolerance)
+        if dependent is not None:
+            problem, start = dependent.without(problem), dependent.start(start)
+        solution = self._run(problem, max_steps, tolerance, start)
+        solution = solution if dependent is None else dependent.back(solution)
+        return solution if lines is None else lines.back(solution)
+
+    def _run(self, problem: LinearProgram, max_steps: int, tolerance: float, start: Solution | None) -> Solution:
         system, found = System.of(problem), None
         if system is not None:
             before = None if start is None else _multipliers(problem, start)
@@ -64,6 +77,7 @@ class Interior:
             if suits(flat):
                 ways.one_by_one(self.handover)
         ways.interior(self.handover)
+        ways.pivots()
         ways.ends.check_rays(scaled, scaling, max_steps)
         return replace(ways.ends.solution(problem, tolerance, "Interior"), factor=factor)
 

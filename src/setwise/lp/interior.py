@@ -23,15 +23,16 @@ import torch
 from torch import Tensor
 
 from setwise.lp._flat import Array, Flat, Point, at_least, at_most, dot, largest
+from setwise.lp._proofs import CERTIFICATE, exact_proofs
 from setwise.lp.normal import Factor
 from setwise.lp.vertex import Vertex
 
-RUNNING, NEAR, VERTEX, INFEASIBLE, UNBOUNDED = range(5)
+RUNNING, NEAR, VERTEX, INFEASIBLE, UNBOUNDED, LOST = range(6)
 
 _TO_THE_BOUNDARY = 0.995
-_CERTIFICATE = 1e-9
 _GOOD_ENOUGH = 1e-7
 _DEAD = 1e-3  # how small tau must be beside kappa before a certificate is believed
+_GONE = 1e-12  # how small it must be before no optimum is looked for any more, whatever the certificate
 _SMALL = 40_000  # entries of A in the whole batch up to which NumPy is faster than torch
 _SMALL_VARIABLES = 64
 
@@ -83,12 +84,18 @@ class Outcome:
 def interior(flat: Flat, *, max_steps: int, tolerance: float) -> Outcome:
     """Run until each element has a vertex, a point within ``tolerance``, a certificate, or no steps left."""
     small = flat.A.numel() <= _SMALL and flat.c.shape[1] <= _SMALL_VARIABLES and flat.c.device.type == "cpu"
-    if not small:
-        return _run(flat, max_steps, tolerance)
-    with np.errstate(all="ignore"):  # masked entries divide by 0 on their way to being passed over
-        found = _run(flat.numpy(), max_steps, tolerance)
-    point = Point(*(torch.from_numpy(part) for part in found.point))
-    return Outcome(point, torch.from_numpy(found.code), torch.from_numpy(found.steps))
+    if small:
+        with np.errstate(all="ignore"):  # masked entries divide by 0 on their way to being passed over
+            arrays = _run(flat.numpy(), max_steps, tolerance)
+        point = Point(*(torch.from_numpy(part) for part in arrays.point))
+        found = Outcome(point, torch.from_numpy(arrays.code), torch.from_numpy(arrays.steps))
+    else:
+        found = _run(flat, max_steps, tolerance)
+    lost = (found.code == LOST).nonzero().squeeze(-1)
+    if lost.numel():
+        infeasible, unbounded = exact_proofs(flat, found.point, lost)
+        found.code[infeasible], found.code[unbounded] = INFEASIBLE, UNBOUNDED
+    return found
 
 
 def _run(flat: Flat, max_steps: int, tolerance: float) -> Outcome:
@@ -149,7 +156,7 @@ def _store(result: Outcome, it: Iterate, code: Array, step: int, places: Array, 
     result.steps[places[done]] = step
     plain = done & (code != VERTEX)
     if bool(plain.any()):
-        certified = (code == INFEASIBLE) | (code == UNBOUNDED)
+        certified = code >= INFEASIBLE
         divisor = it.tau * ~certified + 1.0 * certified
         for stored, value in zip(result.point, (it.x, it.z, it.y), strict=True):
             stored[places[plain]] = (value / divisor[:, None])[plain]
@@ -187,9 +194,10 @@ def _judge(flat: Flat, it: Iterate, r: Residual, tolerance: float) -> tuple[Arra
         moved = largest(r.inequality + flat.h * tau)
         if has_equalities:
             moved = xp.maximum(moved, largest(r.equality + flat.e * tau))
-        code = xp.where(dying & (cost < 0) & (moved < -_CERTIFICATE * cost), UNBOUNDED, code)
+        code = xp.where(dying & (cost < 0) & (moved < -CERTIFICATE * cost), UNBOUNDED, code)
         combined = largest(r.dual - flat.c * tau)  # E'y + G'z
-        code = xp.where(dying & (price < 0) & (combined < -_CERTIFICATE * price), INFEASIBLE, code)
+        code = xp.where(dying & (price < 0) & (combined < -CERTIFICATE * price), INFEASIBLE, code)
+        code = xp.where((code == RUNNING) & (it.tau < _GONE * it.kappa), LOST, code)
     return code, error
 
 

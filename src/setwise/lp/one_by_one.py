@@ -8,17 +8,18 @@ backward pass. From an earlier solution that was a plain vertex, pivots alone ma
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from setwise.lp._corner import CornerFactor
 from setwise.lp._flat import Flat, Point
 from setwise.lp.interior import NEAR, RUNNING, VERTEX, Outcome
 from setwise.lp.pivots import Array, Corner, Places
-from setwise.lp.single import Nearby, System, approach, resume
+from setwise.lp.single import Nearby, System, approach, last_resort, resume
 
 _FEW = 8  # programs
 _MANY = 2_500  # entries of A in each
@@ -67,18 +68,12 @@ def take(system: System, max_steps: int, tolerance: float, before: Array | None 
 
 def one_by_one(flat: Flat, max_steps: int, tolerance: float = 1e-10, start: Point | None = None) -> Taken:
     """Take each program of a batch, from an earlier solution where there is one."""
-    columns = _columns(flat)
-    arrays = flat.numpy()
-    sides, before = np.full((2, flat.c.shape[0], flat.A.shape[1] + 2 * flat.c.shape[1]), np.inf)
-    sides[:, columns] = np.where(arrays.mask > 0, arrays.h, np.inf)
-    if start is not None:
-        before[:, columns] = start.z.numpy()
+    before = None if start is None else _by_row(flat, start.z)
     pairs: list[tuple[Places, Found]] = []
     failures = 0
-    keep = len(sides) * flat.c.shape[1] ** 2 <= _KEPT
-    for k in range(len(sides)):
-        system = System.from_arrays(arrays.c[k], arrays.A[k], sides[k], arrays.E[k], arrays.e[k])
-        found = take(system, max_steps, tolerance, None if start is None else before[k])
+    keep = flat.c.shape[0] * flat.c.shape[1] ** 2 <= _KEPT
+    for k, system in enumerate(_systems(flat)):
+        found = take(system, max_steps, tolerance, None if before is None else before[k])
         if isinstance(found, Corner) and not keep:
             found = replace(found, K=found.K[:0], inverse=found.K[:0], strict=False)
         pairs.append((system.rows, found))
@@ -86,6 +81,35 @@ def one_by_one(flat: Flat, max_steps: int, tolerance: float = 1e-10, start: Poin
         if failures == _FAILURES:
             break
     return gather(flat, pairs)
+
+
+def by_pivots(flat: Flat, point: Point, max_steps: int) -> Outcome:
+    """A vertex of each program by the simplex method, started by a point, where that gets there."""
+    x, z = point.x.numpy(force=True), _by_row(flat, point.z)
+    most = max_steps * (1 + flat.c.shape[1] // 10)
+    pairs = [
+        (system.rows, last_resort(system, x[k], z[k, system.rows], most)) for k, system in enumerate(_systems(flat))
+    ]
+    found, device = gather(flat, pairs).outcome, flat.c.device
+    for mine, theirs in zip(found.point, point, strict=True):
+        mine[found.code != VERTEX] = theirs.cpu()[found.code != VERTEX]
+    return Outcome(Point(*(part.to(device) for part in found.point)), found.code.to(device), found.steps.to(device))
+
+
+def _systems(flat: Flat) -> Iterator[System]:
+    """The programs of a batch, one after the other."""
+    arrays = flat.numpy()
+    sides = np.full((flat.c.shape[0], flat.A.shape[1] + 2 * flat.c.shape[1]), np.inf)
+    sides[:, _columns(flat)] = np.where(arrays.mask > 0, arrays.h, np.inf)
+    for k in range(len(sides)):
+        yield System.from_arrays(arrays.c[k], arrays.A[k], sides[k], arrays.E[k], arrays.e[k])
+
+
+def _by_row(flat: Flat, z: Tensor) -> Array:
+    """Multipliers over [A; -I; I]; infinite for the rows that the batch has not."""
+    every = np.full((flat.c.shape[0], flat.A.shape[1] + 2 * flat.c.shape[1]), np.inf)
+    every[:, _columns(flat)] = z.numpy(force=True)
+    return every
 
 
 def gather(flat: Flat, pairs: Sequence[tuple[Places, Found]]) -> Taken:

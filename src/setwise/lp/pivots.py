@@ -36,6 +36,8 @@ Places = NDArray[np.intp]
 _BROKEN = 1e-11  # a slack or a multiplier below minus this calls for a pivot; data are of size 1
 _PIVOT = 1e-8  # the least number to divide by
 _BY_TORCH = 64  # variables up to which NumPy's calls are faster
+_BALANCED = 1e-8  # however large the multipliers: rows that all but depend on one another have any
+_APART = 1e-6  # how far a row is from the span of others, relative, that does not depend on them
 _STRICT = 1e-9  # of slacks and multipliers where the optimum is said to be unique
 
 
@@ -85,6 +87,49 @@ def find_vertex(system: System, active: Places, *, pivots: int, steps: int = 0) 
         return None
     corner = tableau.corner(steps)
     return corner if corner is not None and corner.strict else None
+
+
+def any_vertex(system: System, ratio: Array, pivots: int) -> Corner | None:
+    """An optimal vertex, one of several if need be: the simplex method in full, for where all else has ended.
+
+    Args:
+        system: The program, with cost and sides of size 1.
+        ratio: Of multiplier and slack of each row at some point; of the rows with the largest, those that do not depend
+            on one another and on E are where the pivots start.  # shape: (k,)
+        pivots: The most exchanges.
+    """
+    active = _spanning(system, ratio)
+    if active is None:
+        return None
+    K, right = _rows(system, active)
+    inverse: Array = np.asarray(np.linalg.inv(K), np.float64)
+    tableau = _Tableau(system, active, inverse, system.h - system.G @ (inverse @ right), -(system.c @ inverse))
+    return tableau.corner(0) if tableau.run(pivots) else None
+
+
+def _spanning(system: System, ratio: Array) -> Places | None:
+    """The first rows by ratio that fix a point together with E; None where there are none, or E has too many.
+
+    Gram and Schmidt's method, twice over each row.
+    """
+    n, p = len(system.c), len(system.e)
+    basis, count, active = np.zeros((n, n)), 0, []
+    for place in [*range(-p, 0), *np.argsort(-ratio)]:  # the rows of E first
+        row = system.E[place] if place < 0 else system.G[place]
+        left = row - basis[:count].T @ (basis[:count] @ row)
+        left -= basis[:count].T @ (basis[:count] @ left)
+        length = float(np.linalg.norm(left))
+        if length <= _APART * float(np.linalg.norm(row)):
+            if place < 0:
+                return None
+            continue
+        basis[count] = left / length
+        count += 1
+        if place >= 0:
+            active.append(place)
+        if count == n:
+            return np.sort(np.array(active, dtype=np.intp))
+    return None
 
 
 def _rows(system: System, active: Places) -> tuple[Array, Array]:
@@ -186,7 +231,7 @@ def _prove(system: System, active: Places, K: Array, inverse: Array, right: Arra
     # Data are of size 1. Written so that what is not a number proves nothing.
     if not (float(slack.min()) >= -2 * FEASIBLE and least >= -2 * FEASIBLE and off <= 2 * FEASIBLE):
         return None
-    if not unbalanced <= 2 * FEASIBLE * max(1.0, float(np.abs(w).max())):
+    if not unbalanced <= min(2 * FEASIBLE * max(1.0, float(np.abs(w).max())), _BALANCED):
         return None
     z = np.zeros_like(slack)
     z[active] = np.maximum(chosen, 0.0)

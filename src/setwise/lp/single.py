@@ -25,7 +25,7 @@ from torch import Tensor
 
 from setwise.lp._flat import WELL_SCALED
 from setwise.lp.operator import is_csr
-from setwise.lp.pivots import Array, Corner, Places, find_vertex
+from setwise.lp.pivots import Array, Corner, Places, any_vertex, find_vertex
 from setwise.lp.problem import LinearProgram
 
 _BY_PRODUCT = 32  # variables up to which calls cost more than arithmetic
@@ -146,6 +146,18 @@ def resume(system: System, active: Places) -> Corner | None:
     """The vertex by pivots from the active rows of an earlier solution, where that is the shorter way."""
     most = 10 + len(system.c)
     found = _on_size_one(system, lambda scaled: find_vertex(scaled, active, pivots=most, steps=1))
+    return found if isinstance(found, Corner) else None
+
+
+def last_resort(system: System, x: Array, z: Array, pivots: int) -> Corner | None:
+    """A vertex by the simplex method, any that proves optimal, from the rows that a point names active."""
+
+    def run(scaled: System) -> Corner | None:
+        size, price = max(_size(system.h), _size(system.e)), _size(system.c)
+        slack = np.maximum(scaled.h - scaled.G @ (x / size), 1e-300)
+        return any_vertex(scaled, np.nan_to_num(z / price / slack), pivots)
+
+    found = _on_size_one(system, run)
     return found if isinstance(found, Corner) else None
 
 

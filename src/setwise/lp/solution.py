@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -99,6 +99,31 @@ class Solution:
             names, counts = np.unique([status.name for status in self.status.flat], return_counts=True)
             told = ", ".join(f"{count} {name}" for name, count in zip(names, counts, strict=True))
         return f"Solution({told}, solver={self.solver})"
+
+
+def ended(
+    solution: Solution, where: Tensor, status: Status, *, farkas: Duals | None = None, ray: Tensor | None = None
+) -> Solution:
+    """The solution with another end at some elements, and its proof there.
+
+    Args:
+        solution: Of a batch.
+        where: Which elements, booleans.  # shape: (*batch,)
+        status: ``INFEASIBLE`` or ``UNBOUNDED``.
+        farkas: Multipliers that prove the first; zeros where this is another end.
+        ray: A direction that proves the second.  # shape: (*batch, n)
+    """
+    here = where.unsqueeze(-1)
+    proof, direction = solution.farkas, solution.ray
+    statuses = np.where(where.cpu().numpy(), np.array(status, dtype=object), np.asarray(solution.status, dtype=object))
+    return replace(
+        solution,
+        value=torch.where(where, torch.inf if status is Status.INFEASIBLE else -torch.inf, solution.value),
+        status=statuses if statuses.ndim else statuses.item(),
+        farkas=Duals(*(torch.where(here, 0.0 if farkas is None else farkas[k], part) for k, part in enumerate(proof))),
+        ray=torch.where(here, 0.0 if ray is None else ray.to(direction), direction),
+        factor=None,
+    )
 
 
 class LPError(RuntimeError):

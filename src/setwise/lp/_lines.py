@@ -1,0 +1,95 @@
+"""Lines: directions along which nothing stops a point, either way. Free variables and too few rows make them.
+
+With N an orthonormal basis of all d that have A d = 0, A_eq d = 0 and d_i = 0 where x_i has a bound, x and x + N t are
+feasible together. So x may be asked to have N'x = 0, which makes a point unique that was not, and the cost is compared
+along N alone: where N'c is not 0 the program has no optimum, -N N'c being a way down without end, if it has a feasible
+point; where N'c is 0 nothing is lost.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from setwise.lp._dependent import is_clear, shared
+from setwise.lp.problem import LinearProgram
+from setwise.lp.solution import Duals, Solution, Status, ended
+
+_RANK = 1e-11  # of the largest singular value
+_LEVEL = 1e-9  # of the cost: how little of it along a line counts as none
+
+
+@dataclass(frozen=True)
+class Lines:
+    """An orthonormal basis of the lines of programs that have them in common, and the costs along it."""
+
+    N: Tensor  # shape: (n, lines)
+    costs: Tensor  # N'c, 0 where that is rounding, shape: (*batch of c, lines)
+
+    @classmethod
+    def of(cls, problem: LinearProgram) -> Lines | None:
+        """For dense matrices and bounds that the batch has in common; None where there is no line."""
+        if not (bool(torch.isinf(problem.lower).any()) and bool(torch.isinf(problem.upper).any())):
+            return None
+        A, E = shared(problem.A), shared(problem.A_eq)
+        if A is None or E is None or 0 in problem.batch_shape:
+            return None
+        free = torch.isinf(problem.lower) & torch.isinf(problem.upper)
+        on = torch.isfinite(problem.b)
+        free, on = (part.reshape(part.shape[:-1].numel(), part.shape[-1]) for part in (free, on))
+        if not bool(free[0].any()) or bool((free != free[0]).any()) or bool((on != on[0]).any()):
+            return None
+        places = free[0].nonzero().squeeze(-1)
+        rows = torch.cat([A[on[0]], E])[:, places]  # shape: (rows, free)
+        length = rows.norm(dim=0)
+        unit = rows / torch.where(length > 0, length, 1.0)
+        if is_clear(unit.T @ unit):
+            return None
+        size = rows.norm(dim=1, keepdim=True)
+        _, values, directions = torch.linalg.svd(rows / torch.where(size > 0, size, 1.0))  # rows / size: the same lines
+        rank = int((values > _RANK * values.amax()).sum()) if values.numel() else 0
+        if rank == len(places):
+            return None
+        N = rows.new_zeros(problem.variables, len(places) - rank)
+        N[places] = directions[rank:].T
+        c = problem.c.detach().to(torch.float64)
+        costs = c @ N
+        costs = torch.where(costs.abs().amax(-1, keepdim=True) <= _LEVEL * c.abs().amax(-1, keepdim=True), 0.0, costs)
+        return cls(N, costs)
+
+    def without(self, problem: LinearProgram) -> LinearProgram:
+        """The program with N'x = 0, and without cost along N."""
+        rows, sides = self.N.T.to(problem.c), problem.b_eq
+        above = (*problem.A_eq.shape[:-2], -1, -1)
+        return problem.replaced(
+            c=problem.c - (self.costs @ self.N.T).to(problem.c),
+            A_eq=torch.cat([problem.A_eq, rows.expand(above)], -2),  # type: ignore[list-item]  # (dense: see `of`)
+            b_eq=torch.cat([sides, sides.new_zeros(*sides.shape[:-1], len(rows))], -1),
+        )
+
+    def start(self, solution: Solution | None) -> Solution | None:
+        """An earlier solution with multipliers of the new rows, which are 0."""
+        if solution is None:
+            return None
+        equality = solution.dual.equality
+        new = equality.new_zeros(*equality.shape[:-1], self.N.shape[1])
+        return replace(solution, dual=solution.dual._replace(equality=torch.cat([equality, new], -1)))
+
+    def back(self, solution: Solution) -> Solution:
+        """A solution without the new rows; unbounded where there is a cost along a line and a feasible point."""
+        count = self.N.shape[1]
+
+        def own(duals: Duals) -> Duals:
+            return duals._replace(equality=duals.equality[..., : duals.equality.shape[-1] - count])
+
+        solution = replace(solution, dual=own(solution.dual), farkas=own(solution.farkas), factor=None)
+        slope = self.costs.square().sum(-1, keepdim=True)
+        if not bool(slope.any()):
+            return solution
+        feasible = solution.status == Status.OPTIMAL, solution.status == Status.UNBOUNDED
+        possible = torch.as_tensor(feasible[0] | feasible[1], device=slope.device)
+        ray = -(self.costs @ self.N.T) / torch.where(slope > 0, slope, 1.0)
+        where = (slope.squeeze(-1) > 0) & possible
+        return ended(solution, where, Status.UNBOUNDED, ray=ray.expand_as(solution.ray))
