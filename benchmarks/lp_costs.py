@@ -1,12 +1,13 @@
-"""Linear programs whose costs alone are learned: our smoothed gradient beside PyEPO's and the Physarum solver's.
+"""Linear programs whose costs alone are learned: our gradients and regret loss beside PyEPO's and the Physarum solver.
 
 min c'z s.t. A z <= b, z >= 0 with one A and b for the whole batch, as predict-then-optimize has it. At a vertex dz/dc
 is 0, so every method puts another gradient in its place, and no error of it can be told. Compared are the time of
 forward + backward, memory, the gap of the forward point, and what the gradient is good for: the regret that is left
 after 20 steps along it, from costs that are half noise, as a share of the regret at the start.
 
-- PyEPO 2.2.7: black-box differentiation, perturbed optimizer, perturbed Fenchel-Young loss; 10 samples where it draws,
-  HiGHS as its solver, warm started from the last basis.
+- ours: the smoothed and the implicit gradient of the point, and the regret's convex bound, `RegretLoss`.
+- PyEPO 2.2.7: black-box differentiation, perturbed optimizer, perturbed Fenchel-Young loss, SPO+; 10 samples where it
+  draws, HiGHS as its solver, warm started from the last basis.
 - Physarum dynamics (Meng, Mukherjee, Wu, Singh, Ravi, "Physarum powered differentiable linear programming layers",
   AAAI 2021), re-implemented: q = W A'(A W A')^-1 b with W = diag(x / c), x <- (1 - h) x + h q, unrolled. It needs
   positive costs, so it is given the dual point that the draw was made with.
@@ -129,6 +130,13 @@ def fenchel_young(programs: Programs, best: Tensor) -> Callable[[Tensor], Tensor
     return lambda c: loss(c, best)
 
 
+def spo_plus(programs: Programs, truth: Tensor, best: Tensor) -> Callable[[Tensor], Tensor]:
+    """PyEPO's form of the loss that ours is too."""
+    loss = peer("pyepo.func").SPOPlus(pyepo_model(programs.A, programs.b), reduction="sum")
+    value = (truth * best).sum(1, keepdim=True)
+    return lambda c: loss(c, truth, best, value)  # type: ignore[no-any-return]
+
+
 def layers(programs: Programs) -> dict[str, Layer]:
     """All methods that can be run here."""
     A, b = programs.A, programs.b
@@ -154,8 +162,11 @@ def losses(programs: Programs, truth: Tensor, best: Tensor) -> dict[str, Callabl
         return lambda c: (truth * layer(c)).sum()
 
     found = {name: true_cost(layer) for name, layer in layers(programs).items()}
+    feasible = lp.LinearProgram(truth, programs.A, programs.b)
+    found["setwise, RegretLoss"] = lambda c: lp.regret_loss(c, truth, feasible, best=best, reduction="sum")
     if installed("pyepo"):
         found["PyEPO perturbedFenchelYoung"] = fenchel_young(programs, best)
+        found["PyEPO SPOPlus"] = spo_plus(programs, truth, best)
     return found
 
 

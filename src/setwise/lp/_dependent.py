@@ -36,8 +36,10 @@ class Dependent:
     @classmethod
     def of(cls, problem: LinearProgram, tolerance: float) -> Dependent | None:
         """For dense rows that are shared by the batch; None where all are needed."""
+        if problem.equalities < 2 or 0 in problem.batch_shape:
+            return None
         E = shared(problem.A_eq)
-        if E is None or len(E) < 2 or 0 in problem.batch_shape:
+        if E is None:
             return None
         length = E.norm(dim=1)
         unit = E / torch.where(length > 0, length, 1.0).unsqueeze(1)

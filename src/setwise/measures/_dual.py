@@ -60,3 +60,22 @@ class Dual:
 
     def _inverse(self) -> Dual:
         return self._chain(1 / self.value, -1 / self.value**2)
+
+
+def ratio_of_duals(
+    numerator: tuple[float, ...], denominator: tuple[float, ...], counts: tuple[Dual, Dual, Dual, Dual]
+) -> Dual:
+    """A ratio of linear functions of four numbers: what their rules give, in one go, since it is what F-scores are."""
+    w, x, y, z = counts
+    a, b, c, d = denominator
+    below = a * w.value + b * x.value + c * y.value + d * z.value
+    if not below:
+        return Dual(0.0)
+    by_a, by_b = a * w.a + b * x.a + c * y.a + d * z.a, a * w.b + b * x.b + c * y.b + d * z.b
+    a, b, c, d = numerator
+    value = (a * w.value + b * x.value + c * y.value + d * z.value) / below
+    return Dual(
+        value,
+        (a * w.a + b * x.a + c * y.a + d * z.a - value * by_a) / below,
+        (a * w.b + b * x.b + c * y.b + d * z.b - value * by_b) / below,
+    )

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from setwise import _checks
 from setwise.measures._base import positives, prepare
+from setwise.measures._dual import Dual, ratio_of_duals
 from setwise.measures.counts import LINKS, CountFunction, ratio_of
 
 Coefficients = Sequence[float]
@@ -84,6 +85,8 @@ def ratio_of_counts(
     numerator: tuple[float, ...], denominator: tuple[float, ...], tp: Any, fp: Any, fn: Any, tn: Any
 ) -> Any:
     """The ratio itself."""
+    if isinstance(tp, Dual):
+        return ratio_of_duals(numerator, denominator, (tp, fp, fn, tn))
     counts = (tp, fp, fn, tn)
     return ratio_of(_weigh(numerator, counts), _weigh(denominator, counts))
 

@@ -35,10 +35,12 @@ def read_targets(
         hard: Whether a class among several stands against the maximum of the others, or against their logsumexp.
         check_values: Whether values are looked at.
     """
-    _checks.is_floating("input", input)
-    _checks.is_real("target", target)
-    exclusive = average != "binary" and target.ndim == input.ndim - 1
-    _check_shapes(input, target, average, exclusive=exclusive)
+    exclusive, plain = False, isinstance(input, Tensor) and isinstance(target, Tensor) and target.shape == input.shape
+    if average != "binary" or not plain:
+        _checks.is_floating("input", input)
+        _checks.is_real("target", target)
+        exclusive = average != "binary" and target.ndim == input.ndim - 1
+        _check_shapes(input, target, average, exclusive=exclusive)
     if exclusive:
         scores, weight = wide(input), read_weight(weight, "target", target)
     else:
