@@ -134,7 +134,7 @@ def spo_plus(programs: Programs, truth: Tensor, best: Tensor) -> Callable[[Tenso
     """PyEPO's form of the loss that ours is too."""
     loss = peer("pyepo.func").SPOPlus(pyepo_model(programs.A, programs.b), reduction="sum")
     value = (truth * best).sum(1, keepdim=True)
-    return lambda c: loss(c, truth, best, value)  # type: ignore[no-any-return]
+    return lambda c: loss(c, truth, best, value)
 
 
 def layers(programs: Programs) -> dict[str, Layer]:

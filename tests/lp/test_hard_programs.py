@@ -143,7 +143,7 @@ def test_a_cost_along_a_line_is_unbounded_and_none_is_no_matter() -> None:
     assert names == ["OPTIMAL", "UNBOUNDED", "UNBOUNDED", "OPTIMAL"]
     torch.testing.assert_close(solution.value[[0, 3]], torch.tensor([-1.0, 0], dtype=DOUBLE))
     for k in (1, 2):
-        assert_ray(program.element(k), one_of(solution, k))
+        assert_ray(program.element(k), one_of(solution, k), from_point=False)
     none = solve(LinearProgram(costs[1], A, torch.tensor([-1.0, -1], dtype=DOUBLE), lower=-math.inf), throw=False)
     assert none.status is Status.INFEASIBLE
 
@@ -157,6 +157,45 @@ def test_lines_keep_gradients_and_warm_starts() -> None:
     torch.testing.assert_close(gradient, torch.tensor([0.0, -1], dtype=DOUBLE))
     again = solve(LinearProgram(c, A, b.detach() + 0.1, lower=-math.inf), start=solution)
     assert again.value.item() == pytest.approx(-1.1)
+
+
+@pytest.mark.parametrize("sizes", [(8, 10, 25, 0), (6, 30, 40, 3), (2, 2, 3, 0)])
+def test_free_variables_and_too_few_rows_of_each_elements_own(sizes: tuple[int, ...]) -> None:
+    batch, m, n, p = sizes
+    g = torch.Generator().manual_seed(0)
+    A, E = (torch.randn(batch, rows, n, generator=g, dtype=DOUBLE) for rows in (m, p))
+    b, e = torch.rand(batch, m, generator=g, dtype=DOUBLE), torch.randn(batch, p, generator=g, dtype=DOUBLE)
+    c = torch.randn(batch, n, generator=g, dtype=DOUBLE)
+    c[0] = -(A[0] * torch.rand(m, 1, generator=g, dtype=DOUBLE)).sum(
+        0
+    )  # nothing along a line: the first has an optimum
+    program = LinearProgram(c, A, b, E, e, lower=-math.inf)
+    solution = solve(program, throw=False)
+    assert [status.name for status in solution.status] == ["OPTIMAL"] + ["UNBOUNDED"] * (batch - 1)  # type: ignore[union-attr]
+    assert solution.value[0].item() == pytest.approx(solve(program.element(0), HiGHS()).value.item())
+    for k in range(1, batch):
+        assert_ray(program.element(k), one_of(solution, k), from_point=False)
+
+
+def test_dependent_rows_of_each_elements_own_in_a_batch_of_any_shape() -> None:
+    g = torch.Generator().manual_seed(0)
+    E = torch.randn(2, 3, 4, 9, generator=g, dtype=DOUBLE)
+    E[0, 1, 3] = E[0, 1, 0] - E[0, 1, 1]
+    E[1, 2, 3] = E[1, 2, 2]
+    e = (E @ torch.rand(9, generator=g, dtype=DOUBLE)).requires_grad_()
+    contradicted = e.detach().clone()
+    contradicted[1, 2, 3] += 1
+    c = torch.rand(2, 3, 9, generator=g, dtype=DOUBLE)
+    solution = solve(LinearProgram(c, A_eq=E, b_eq=e))
+    torch.testing.assert_close(solution.value, solve(LinearProgram(c, A_eq=E, b_eq=e), HiGHS()).value)
+    (gradient,) = torch.autograd.grad(solution.value.sum(), e)
+    torch.testing.assert_close(gradient, -solution.dual.equality.detach())
+    program = LinearProgram(c, A_eq=E, b_eq=contradicted)
+    solution = solve(program, throw=False)
+    expected = np.full((2, 3), Status.OPTIMAL, dtype=object)
+    expected[1, 2] = Status.INFEASIBLE
+    assert np.array_equal(np.asarray(solution.status), expected)
+    assert solution.value[1, 2] == math.inf
 
 
 def test_a_small_limit_is_still_a_limit() -> None:

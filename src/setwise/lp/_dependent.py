@@ -43,10 +43,9 @@ class Dependent:
             return None
         length = E.norm(dim=1)
         unit = E / torch.where(length > 0, length, 1.0).unsqueeze(1)
-        gram = unit @ unit.T
-        if is_clear(gram):
+        if bool(are_clear(unit)):
             return None
-        kept = _independent(gram)
+        kept = _independent(unit @ unit.T)
         combine = E @ torch.linalg.pinv(E[kept])
         combine[kept] = torch.eye(len(kept), dtype=E.dtype, device=E.device)
         if len(kept) == len(E) or not bool(((combine @ E[kept] - E).norm(dim=1) <= _SAME * length).all()):
@@ -110,10 +109,11 @@ def shared(matrix: object) -> Tensor | None:
     return matrix.detach()[(0,) * (matrix.dim() - 2)].to(torch.float64) if matrix.numel() or matrix.dim() == 2 else None
 
 
-def is_clear(gram: Tensor) -> bool:
-    """Whether unit vectors with these products are clearly independent."""
-    lower, info = torch.linalg.cholesky_ex(gram)
-    return int(info) == 0 and bool((lower.diagonal() > _CLEAR).all())
+def are_clear(rows: Tensor) -> Tensor:
+    """Whether rows of length 1 are clearly independent.  # shape: (*batch, rows, columns) to (*batch,)."""
+    lower, info = torch.linalg.cholesky_ex(rows @ rows.mT)
+    clear: Tensor = (info == 0) & (lower.diagonal(dim1=-2, dim2=-1) > _CLEAR).all(-1)
+    return clear
 
 
 def _with_equality(duals: Duals, matrix: Tensor) -> Duals:

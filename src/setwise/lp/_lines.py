@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from setwise.lp._dependent import is_clear, shared
+from setwise.lp._dependent import are_clear, shared
 from setwise.lp.problem import LinearProgram
 from setwise.lp.solution import Duals, Solution, Status, ended
 
@@ -45,7 +45,7 @@ class Lines:
         rows = torch.cat([A[on[0]], E])[:, places]  # shape: (rows, free)
         length = rows.norm(dim=0)
         unit = rows / torch.where(length > 0, length, 1.0)
-        if is_clear(unit.T @ unit):
+        if bool(are_clear(unit.T)):
             return None
         size = rows.norm(dim=1, keepdim=True)
         _, values, directions = torch.linalg.svd(rows / torch.where(size > 0, size, 1.0))  # rows / size: the same lines

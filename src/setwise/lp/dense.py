@@ -16,13 +16,14 @@ from setwise.lp._ends import Ends
 from setwise.lp._flat import Flat, Point, Scaling, equilibrate
 from setwise.lp._lines import Lines
 from setwise.lp._matrix_free import MatrixFree, equilibrate_products, is_written_out
+from setwise.lp._odd import odd_elements
 from setwise.lp._ways import Ways
 from setwise.lp.forms import FORMS, Active, Dense, Form, check_form, choose
 from setwise.lp.one_by_one import gather, suits, take
 from setwise.lp.pivots import Array, Corner
 from setwise.lp.problem import LinearProgram
 from setwise.lp.single import System, to_array
-from setwise.lp.solution import Duals, Solution
+from setwise.lp.solution import Duals, Solution, merged
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,9 @@ class Interior:
     ) -> Solution:
         """Solve; from a ``start`` by pivots or the exterior method first, and only what they leave from the inside."""
         max_steps = 100 if max_steps is None else max_steps
+        odd = odd_elements(problem)
+        if odd is not None:
+            return self._apart(problem, odd, max_steps, tolerance)
         lines = Lines.of(problem)
         if lines is not None:
             problem, start = lines.without(problem), lines.start(start)
@@ -54,6 +58,20 @@ class Interior:
         solution = self._run(problem, max_steps, tolerance, start)
         solution = solution if dependent is None else dependent.back(solution)
         return solution if lines is None else lines.back(solution)
+
+    def _apart(self, problem: LinearProgram, odd: Tensor, max_steps: int, tolerance: float) -> Solution:
+        """Some elements each on its own, the rest together."""
+        batch = problem.batch_shape
+        parts = [
+            (place.reshape(1), self.run(problem.element(*at), max_steps=max_steps, tolerance=tolerance))
+            for place, at in zip(odd, torch.stack(torch.unravel_index(odd, batch), -1).tolist(), strict=True)
+        ]
+        others = torch.ones(batch.numel(), dtype=torch.bool, device=odd.device)
+        others[odd] = False
+        rest = others.nonzero().squeeze(-1)
+        if rest.numel():
+            parts.append((rest, self.run(problem.picked(rest), max_steps=max_steps, tolerance=tolerance)))
+        return merged(parts, batch)
 
     def _run(self, problem: LinearProgram, max_steps: int, tolerance: float, start: Solution | None) -> Solution:
         system, found = System.of(problem), None

@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from setwise.lp.vertex import FEASIBLE
+from setwise.lp.vertex import BALANCED, FEASIBLE
 
 if TYPE_CHECKING:
     from setwise.lp.single import System
@@ -36,7 +36,6 @@ Places = NDArray[np.intp]
 _BROKEN = 1e-11  # a slack or a multiplier below minus this calls for a pivot; data are of size 1
 _PIVOT = 1e-8  # the least number to divide by
 _BY_TORCH = 64  # variables up to which NumPy's calls are faster
-_BALANCED = 1e-8  # however large the multipliers: rows that all but depend on one another have any
 _APART = 1e-6  # how far a row is from the span of others, relative, that does not depend on them
 _STRICT = 1e-9  # of slacks and multipliers where the optimum is said to be unique
 
@@ -231,7 +230,7 @@ def _prove(system: System, active: Places, K: Array, inverse: Array, right: Arra
     # Data are of size 1. Written so that what is not a number proves nothing.
     if not (float(slack.min()) >= -2 * FEASIBLE and least >= -2 * FEASIBLE and off <= 2 * FEASIBLE):
         return None
-    if not unbalanced <= min(2 * FEASIBLE * max(1.0, float(np.abs(w).max())), _BALANCED):
+    if not unbalanced <= min(2 * FEASIBLE * max(1.0, float(np.abs(w).max())), BALANCED):
         return None
     z = np.zeros_like(slack)
     z[active] = np.maximum(chosen, 0.0)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import math
 from dataclasses import dataclass, field
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, cast
 
 import torch
 from torch import Tensor
@@ -241,6 +241,15 @@ class LinearProgram:
             if isinstance(value, Tensor) and not is_csr(value)
         }
         return self.replaced(**dense)
+
+    def picked(self, places: Tensor) -> LinearProgram:
+        """The programs at some places of the batch, counted through, of dense matrices.  # shape: (places,)."""
+        values = {}
+        for name, value in self.expand()._fields().items():
+            dims = self._dims(name)
+            own = value.shape[len(value.shape) - dims :]
+            values[name] = cast("Tensor", value).reshape(self.batch_shape.numel(), *own)[places]
+        return self.replaced(**values)
 
     def dense(self) -> LinearProgram:
         """The same program with dense matrices; an operator is applied to the n unit vectors."""

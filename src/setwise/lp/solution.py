@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
@@ -123,6 +124,42 @@ def ended(
         farkas=Duals(*(torch.where(here, 0.0 if farkas is None else farkas[k], part) for k, part in enumerate(proof))),
         ray=torch.where(here, 0.0 if ray is None else ray.to(direction), direction),
         factor=None,
+    )
+
+
+def merged(parts: Sequence[tuple[Tensor, Solution]], batch: torch.Size) -> Solution:
+    """One solution from those of parts of a batch.
+
+    Args:
+        parts: Places in the batch, counted through, and the solution there, of shape (places,) or of one program.
+        batch: The shape of the whole.
+    """
+    order = torch.cat([places for places, _ in parts]).argsort()
+
+    def joined(found: list[Tensor]) -> Tensor:  # shape: (*places or none, size) each
+        rows = [part.reshape(len(places), part.shape[-1]) for part, (places, _) in zip(found, parts, strict=True)]
+        return torch.cat(rows)[order].reshape(*batch, rows[0].shape[-1])
+
+    def number(name: str) -> Tensor:
+        return joined([getattr(solution, name).unsqueeze(-1) for _, solution in parts]).squeeze(-1)
+
+    def duals(name: str) -> Duals:
+        kinds = zip(*(getattr(solution, name) for _, solution in parts), strict=True)
+        return Duals(*(joined(list(found)) for found in kinds))
+
+    statuses = np.concatenate([np.atleast_1d(np.asarray(solution.status, dtype=object)) for _, solution in parts])
+    return Solution(
+        value=number("value"),
+        primal=joined([solution.primal for _, solution in parts]),
+        dual=duals("dual"),
+        status=statuses[order.cpu().numpy()].reshape(tuple(batch)),
+        primal_residual=number("primal_residual"),
+        dual_residual=number("dual_residual"),
+        gap=number("gap"),
+        steps=number("steps"),
+        farkas=duals("farkas"),
+        ray=joined([solution.ray for _, solution in parts]),
+        solver=parts[0][1].solver,
     )
 
 

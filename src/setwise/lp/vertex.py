@@ -16,6 +16,7 @@ from torch import Tensor
 from setwise.lp._flat import Array, Flat, Point, largest
 
 FEASIBLE = 1e-10
+BALANCED = 1e-8  # however large the multipliers: rows that all but depend on one another have any
 
 
 @dataclass
@@ -43,6 +44,7 @@ class Vertex:
         side, price = 1 + largest(flat.h), 1 + largest(flat.c)
         proven = xp.isfinite(x).all(-1) & xp.isfinite(multipliers).all(-1)
         proven = proven & (largest((K @ x[..., None])[..., 0] - right) <= FEASIBLE * side)
+        proven = proven & (largest((multipliers[:, None, :] @ K)[:, 0] + flat.c) <= BALANCED * price)
         if flat.h.shape[-1]:
             proven = proven & (xp.amin(flat.h - flat.G(x), -1) >= -FEASIBLE * side)
         if chosen.shape[-1]:
