@@ -81,7 +81,9 @@ class Ways:
         places = self.left()
         if places.numel():
             point = self.scaling.select(places).forth(self.ends.at(places))
-            found = by_pivots(self.scaled.select(places), point, self.max_steps)
+            scaled = self.scaled.select(places)
+            found = by_pivots(scaled, point, self.max_steps)
+            inner.prove(scaled, found)
             self.ends.interior(found, self.scaling.select(places), places)
 
     def _finish(self, found: inner.Outcome, places: Tensor) -> None:

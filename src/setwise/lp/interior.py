@@ -91,11 +91,16 @@ def interior(flat: Flat, *, max_steps: int, tolerance: float) -> Outcome:
         found = Outcome(point, torch.from_numpy(arrays.code), torch.from_numpy(arrays.steps))
     else:
         found = _run(flat, max_steps, tolerance)
+    prove(flat, found)
+    return found
+
+
+def prove(flat: Flat, found: Outcome) -> None:
+    """Say of elements that are lost whether they are infeasible or unbounded, where that can be proven."""
     lost = (found.code == LOST).nonzero().squeeze(-1)
     if lost.numel():
         infeasible, unbounded = exact_proofs(flat, found.point, lost)
         found.code[infeasible], found.code[unbounded] = INFEASIBLE, UNBOUNDED
-    return found
 
 
 def _run(flat: Flat, max_steps: int, tolerance: float) -> Outcome:

@@ -17,13 +17,14 @@ from torch import Tensor
 
 from setwise.lp._corner import CornerFactor
 from setwise.lp._flat import Flat, Point
-from setwise.lp.interior import NEAR, RUNNING, VERTEX, Outcome
-from setwise.lp.pivots import Array, Corner, Places
-from setwise.lp.single import Nearby, System, approach, last_resort, resume
+from setwise.lp.interior import LOST, NEAR, RUNNING, VERTEX, Outcome
+from setwise.lp.pivots import Array, Contradiction, Corner, Descent, Places
+from setwise.lp.single import Nearby, System, approach, by_simplex, resume
 
 _FEW = 8  # programs
 _MANY = 2_500  # entries of A in each
 _FAILURES = 3  # after which the rest of the batch is taken to be of the same kind, and not tried
+_WORK = 10_000_000_000  # multiplications of all pivots of a program together, about
 _KEPT = 20_000_000  # entries of all inverses together, beyond which they are made again for the backward pass
 _POSITIVE = 1e-9  # of the largest multiplier
 
@@ -84,16 +85,27 @@ def one_by_one(flat: Flat, max_steps: int, tolerance: float = 1e-10, start: Poin
 
 
 def by_pivots(flat: Flat, point: Point, max_steps: int) -> Outcome:
-    """A vertex of each program by the simplex method, started by a point, where that gets there."""
+    """Each program by the simplex method, started by a point: a vertex, or a proof that is yet to be checked."""
     x, z = point.x.numpy(force=True), _by_row(flat, point.z)
-    most = max_steps * (1 + flat.c.shape[1] // 10)
-    pairs = [
-        (system.rows, last_resort(system, x[k], z[k, system.rows], most)) for k, system in enumerate(_systems(flat))
-    ]
-    found, device = gather(flat, pairs).outcome, flat.c.device
-    for mine, theirs in zip(found.point, point, strict=True):
-        mine[found.code != VERTEX] = theirs.cpu()[found.code != VERTEX]
-    return Outcome(Point(*(part.to(device) for part in found.point)), found.code.to(device), found.steps.to(device))
+    _, m, _, n = flat.sizes
+    most = min(max_steps * (1 + n // 10), _WORK // (n * (m + 2 * n)))
+    ends = [(system.rows, by_simplex(system, x[k], z[k, system.rows], most)) for k, system in enumerate(_systems(flat))]
+    outcome = gather(flat, [(rows, end if isinstance(end, Corner) else None) for rows, end in ends]).outcome
+    for mine, theirs in zip(outcome.point, point, strict=True):
+        mine[outcome.code != VERTEX] = theirs.cpu()[outcome.code != VERTEX]
+    columns = _columns(flat)
+    for k, (rows, end) in enumerate(ends):
+        if isinstance(end, Contradiction):
+            every = np.zeros(m + 2 * n)
+            every[rows] = end.z
+            outcome.point.z[k], outcome.point.y[k] = torch.from_numpy(every[columns]), torch.from_numpy(end.y)
+        elif isinstance(end, Descent):
+            outcome.point.x[k] = torch.from_numpy(end.x)
+        if isinstance(end, Contradiction | Descent):
+            outcome.code[k] = LOST
+    device = flat.c.device
+    moved = Point(*(part.to(device) for part in outcome.point))
+    return Outcome(moved, outcome.code.to(device), outcome.steps.to(device))
 
 
 def _systems(flat: Flat) -> Iterator[System]:

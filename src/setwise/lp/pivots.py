@@ -19,7 +19,7 @@ cycles but the limit on the pivots: whoever calls has another way.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
@@ -36,6 +36,8 @@ Places = NDArray[np.intp]
 _BROKEN = 1e-11  # a slack or a multiplier below minus this calls for a pivot; data are of size 1
 _PIVOT = 1e-8  # the least number to divide by
 _BY_TORCH = 64  # variables up to which NumPy's calls are faster
+_FRESH = 50  # exchanges after which the inverse is made anew
+_BLOCK = 64  # rows at a time
 _APART = 1e-6  # how far a row is from the span of others, relative, that does not depend on them
 _STRICT = 1e-9  # of slacks and multipliers where the optimum is said to be unique
 
@@ -88,8 +90,21 @@ def find_vertex(system: System, active: Places, *, pivots: int, steps: int = 0) 
     return corner if corner is not None and corner.strict else None
 
 
-def any_vertex(system: System, ratio: Array, pivots: int) -> Corner | None:
-    """An optimal vertex, one of several if need be: the simplex method in full, for where all else has ended.
+class Contradiction(NamedTuple):
+    """Multipliers that prove that there is no feasible point: G'z + E'y = 0, z >= 0, h'z + e'y < 0."""
+
+    z: Array  # shape: (k,)
+    y: Array  # shape: (p,)
+
+
+class Descent(NamedTuple):
+    """A direction that proves that there is no bound, where there is a feasible point: G x <= 0, E x = 0, c'x < 0."""
+
+    x: Array  # shape: (n,)
+
+
+def simplex(system: System, ratio: Array, pivots: int) -> Corner | Contradiction | Descent | None:
+    """The simplex method in full, for where all else has ended: an optimal vertex, or why there is none.
 
     Args:
         system: The program, with cost and sides of size 1.
@@ -103,31 +118,38 @@ def any_vertex(system: System, ratio: Array, pivots: int) -> Corner | None:
     K, right = _rows(system, active)
     inverse: Array = np.asarray(np.linalg.inv(K), np.float64)
     tableau = _Tableau(system, active, inverse, system.h - system.G @ (inverse @ right), -(system.c @ inverse))
-    return tableau.corner(0) if tableau.run(pivots) else None
+    return tableau.corner(0) if tableau.run(pivots) else tableau.proof
 
 
 def _spanning(system: System, ratio: Array) -> Places | None:
     """The first rows by ratio that fix a point together with E; None where there are none, or E has too many.
 
-    Gram and Schmidt's method, twice over each row.
+    Gram and Schmidt's method: by blocks against the rows before, twice, then row by row.
     """
     n, p = len(system.c), len(system.e)
+    order = np.argsort(-ratio, kind="stable")
     basis, count, active = np.zeros((n, n)), 0, []
-    for place in [*range(-p, 0), *np.argsort(-ratio)]:  # the rows of E first
-        row = system.E[place] if place < 0 else system.G[place]
-        left = row - basis[:count].T @ (basis[:count] @ row)
-        left -= basis[:count].T @ (basis[:count] @ left)
-        length = float(np.linalg.norm(left))
-        if length <= _APART * float(np.linalg.norm(row)):
-            if place < 0:
-                return None
-            continue
-        basis[count] = left / length
-        count += 1
-        if place >= 0:
-            active.append(place)
-        if count == n:
-            return np.sort(np.array(active, dtype=np.intp))
+    for start in range(0, p + len(order), _BLOCK):
+        ahead = range(start, min(start + _BLOCK, p + len(order)))  # the rows of E first
+        rows = np.stack([system.E[k] if k < p else system.G[order[k - p]] for k in ahead])
+        lengths = np.maximum(np.linalg.norm(rows, axis=1), 1e-300)
+        first = count
+        for _ in range(2):
+            rows -= (rows @ basis[:first].T) @ basis[:first]
+        for k, row, length in zip(ahead, rows, lengths, strict=True):
+            for _ in range(2):
+                row[:] = row - (basis[first:count] @ row) @ basis[first:count]
+            size = float(np.linalg.norm(row))
+            if size <= _APART * length:
+                if k < p:
+                    return None
+                continue
+            basis[count] = row / size
+            count += 1
+            if k >= p:
+                active.append(order[k - p])
+            if count == n:
+                return np.sort(np.array(active, dtype=np.intp))
     return None
 
 
@@ -145,6 +167,8 @@ class _Tableau:
     def __init__(self, system: System, active: Places, inverse: Array, slack: Array, w: Array) -> None:
         self.system, self.active, self.inverse, self.slack, self.w = system, active, inverse, slack, w
         self.slack[active] = 0.0
+        self.cost, self.exchanges = system.c, 0
+        self.proof: Contradiction | Descent | None = None  # set where the pivots end without a vertex
 
     def wrong(self) -> int:
         """How many rows are broken or have a negative multiplier; what is not a number counts too."""
@@ -156,7 +180,9 @@ class _Tableau:
         self.active, self.shared = self.active.copy(), torch.from_numpy(self.inverse)
         count = len(self.active)
         chosen = self.w[:count]  # a view: pivots change it in place
-        np.maximum(chosen, 0.0, out=chosen)
+        if float(chosen.min()) < 0:
+            np.maximum(chosen, 0.0, out=chosen)
+            self.cost = -(self.w @ _rows(self.system, self.active)[0])
         for _ in range(pivots):
             row = int(self.slack.argmin())
             if self.slack[row] >= -_BROKEN:
@@ -164,10 +190,12 @@ class _Tableau:
             a = self.system.G[row] @ self.inverse
             place = _least_ratio(chosen, a[:count])
             if place is None:
+                self.proof = self._contradiction(row, a)
                 return False
             self._exchange(place, row, a, self.system.G @ self.inverse[:, place])
             pivots -= 1
-        self.w[:] = -(self.system.c @ self.inverse)
+        self.cost = self.system.c
+        self.w[:] = -(self.cost @ self.inverse)
         for _ in range(pivots):
             place = int(chosen.argmin())
             if chosen[place] >= -_BROKEN:
@@ -175,9 +203,25 @@ class _Tableau:
             along = self.system.G @ self.inverse[:, place]
             found = _least_ratio(self.slack, -along)
             if found is None:
+                self.proof = Descent(-self.inverse[:, place])
                 return False
             self._exchange(place, found, self.system.G[found] @ self.inverse, along)
         return False
+
+    def _refresh(self) -> None:
+        """Everything anew from the chosen rows: updates add up their rounding."""
+        K, right = _rows(self.system, self.active)
+        self.inverse[:] = np.linalg.inv(K)
+        self.slack[:] = self.system.h - self.system.G @ solved(K, self.inverse, right)
+        self.slack[self.active] = 0.0
+        self.w[:] = -(self.cost @ self.inverse)
+
+    def _contradiction(self, row: int, a: Array) -> Contradiction:
+        """A broken row that the chosen ones imply the other way round: g_row = K'a with a <= 0 on inequalities."""
+        z = np.zeros_like(self.slack)
+        z[self.active] = np.maximum(-a[: len(self.active)], 0.0)
+        z[row] = 1.0
+        return Contradiction(z, -a[len(self.active) :])
 
     def corner(self, steps: int) -> Corner | None:
         """The vertex where the pivots ended, solved for again; by a new inverse where the updates cost too much."""
@@ -205,6 +249,9 @@ class _Tableau:
         else:
             self.inverse -= np.multiply.outer(column, a)
         self.inverse[:, place] = column
+        self.exchanges += 1
+        if self.exchanges % _FRESH == 0:
+            self._refresh()
 
 
 def _least_ratio(value: Array, step: Array) -> int | None:

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from setwise.lp._flat import WELL_SCALED
 from setwise.lp.operator import is_csr
-from setwise.lp.pivots import Array, Corner, Places, any_vertex, find_vertex
+from setwise.lp.pivots import Array, Contradiction, Corner, Descent, Places, find_vertex, simplex
 from setwise.lp.problem import LinearProgram
 
 _BY_PRODUCT = 32  # variables up to which calls cost more than arithmetic
@@ -149,16 +149,21 @@ def resume(system: System, active: Places) -> Corner | None:
     return found if isinstance(found, Corner) else None
 
 
-def last_resort(system: System, x: Array, z: Array, pivots: int) -> Corner | None:
-    """A vertex by the simplex method, any that proves optimal, from the rows that a point names active."""
+def by_simplex(system: System, x: Array, z: Array, pivots: int) -> Corner | Contradiction | Descent | None:
+    """The simplex method from the rows that a point names active."""
+    ends: list[Contradiction | Descent] = []
+    size, price = (number or 1.0 for number in _sizes(system))
 
     def run(scaled: System) -> Corner | None:
-        size, price = max(_size(system.h), _size(system.e)), _size(system.c)
         slack = np.maximum(scaled.h - scaled.G @ (x / size), 1e-300)
-        return any_vertex(scaled, np.nan_to_num(z / price / slack), pivots)
+        found = simplex(scaled, np.nan_to_num(z / price / slack), pivots)
+        if isinstance(found, Contradiction | Descent):
+            ends.append(found)  # true in any size
+            return None
+        return found
 
-    found = _on_size_one(system, run)
-    return found if isinstance(found, Corner) else None
+    found = _on_size(system, size, price, run)
+    return found if isinstance(found, Corner) else ends[0] if ends else None
 
 
 def to_array(value: Tensor, *shape: int) -> Array:
@@ -166,10 +171,23 @@ def to_array(value: Tensor, *shape: int) -> Array:
     return np.asarray(value.numpy(force=True), np.float64).reshape(shape)
 
 
+def _sizes(system: System) -> tuple[float, float]:
+    """Of the sides and of the cost."""
+    return max(_size(system.h), _size(system.e)), _size(system.c)
+
+
 def _on_size_one(system: System, run: Callable[[System], Corner | Nearby | None]) -> Corner | Nearby | None:
     """What is found for the program with its cost and sides brought to size 1, in the program's own size."""
-    size, price = max(_size(system.h), _size(system.e)), _size(system.c)
-    if not (size and price and 0 < len(system.c) - len(system.e) <= len(system.h)):
+    size, price = _sizes(system)
+    if not (size and price):
+        return None
+    return _on_size(system, size, price, run)
+
+
+def _on_size(
+    system: System, size: float, price: float, run: Callable[[System], Corner | Nearby | None]
+) -> Corner | Nearby | None:
+    if not 0 < len(system.c) - len(system.e) <= len(system.h):
         return None
     scaled = system.resized(size, price)
     with np.errstate(all="ignore"):  # what overflows is left to the batched method
