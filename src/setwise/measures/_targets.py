@@ -6,11 +6,14 @@ import math
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from setwise import _checks
 from setwise.measures._base import positives, prepare, read_weight, wide
 
+_PLAIN_SCORES = (torch.float32, torch.float64)
+_PLAIN_LABELS = (torch.float32, torch.int64, torch.bool, torch.float64, torch.int32)
 AVERAGES = ("binary", "micro", "macro", "weighted", "none")
 
 
@@ -35,12 +38,10 @@ def read_targets(
         hard: Whether a class among several stands against the maximum of the others, or against their logsumexp.
         check_values: Whether values are looked at.
     """
-    exclusive, plain = False, isinstance(input, Tensor) and isinstance(target, Tensor) and target.shape == input.shape
-    if average != "binary" or not plain:
-        _checks.is_floating("input", input)
-        _checks.is_real("target", target)
-        exclusive = average != "binary" and target.ndim == input.ndim - 1
-        _check_shapes(input, target, average, exclusive=exclusive)
+    _checks.is_floating("input", input)
+    _checks.is_real("target", target)
+    exclusive = average != "binary" and target.ndim == input.ndim - 1
+    _check_shapes(input, target, average, exclusive=exclusive)
     if exclusive:
         scores, weight = wide(input), read_weight(weight, "target", target)
     else:
@@ -58,6 +59,27 @@ def read_targets(
         return scores, positives(target, check_values=check_values), weight
     positive = _one_hot(target, scores.shape[1], check_values=check_values)
     return _against_others(scores, hard=hard), positive, None if weight is None else weight.unsqueeze(1)
+
+
+def read_plain(input: Tensor, target: Tensor, *, check_values: bool) -> NDArray[np.bool_] | None:
+    """Which labels of one set on the CPU are 1: the usual call by a short way, as small sets are mostly calls.
+
+    None for all else, whatever is wrong or only unusual about it, which :func:`read_targets` sees to.
+    """
+    if not (isinstance(input, Tensor) and isinstance(target, Tensor) and input.ndim == 1):
+        return None
+    if input.dtype not in _PLAIN_SCORES or target.dtype not in _PLAIN_LABELS or input.shape != target.shape:
+        return None
+    if input.device.type != "cpu" or target.device.type != "cpu":
+        return None
+    values = target.detach().numpy()
+    label: NDArray[np.bool_] = values == 1
+    if check_values:
+        if np.count_nonzero(values) != np.count_nonzero(label):
+            return None
+        if not math.isfinite(np.add.reduce(input.detach().numpy())):
+            return None
+    return label
 
 
 def _sum_is_finite(scores: Tensor) -> bool:

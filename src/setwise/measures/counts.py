@@ -30,6 +30,7 @@ from typing import Any, TypedDict
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from setwise import _checks
@@ -38,7 +39,7 @@ from setwise.kernels.attach import attach_numpy
 from setwise.kernels.errors import errors_numpy, hinge_errors, sigmoid_errors
 from setwise.measures._base import count_undefined
 from setwise.measures._dual import Dual
-from setwise.measures._targets import AVERAGES, read_targets
+from setwise.measures._targets import AVERAGES, read_plain, read_targets
 
 SURROGATES = ("hinge", "sigmoid")
 LINKS = ("identity", "tanh")
@@ -130,6 +131,10 @@ class Counting:
         """
         readable, ranks = _checks.values_are_readable(), active(self.group)
         look = self.check_values and readable
+        if readable and ranks is None and weight is None and self.average == "binary" and self.ignore_index is None:
+            plain = read_plain(input, target, check_values=look)
+            if plain is not None:
+                return self._one_set(measure, input, plain, None, None, both_classes=both_classes)
 
         def read() -> tuple[Tensor, Tensor, Tensor | None]:
             return read_targets(
@@ -147,21 +152,20 @@ class Counting:
             if scores.ndim != 1:
                 scores, positive = scores.flatten(), positive.flatten()
                 weight = None if weight is None else weight.flatten()
-            return self._one_set(measure, scores, positive, weight, ranks, both_classes=both_classes)
+            return self._one_set(measure, scores, positive.numpy(), weight, ranks, both_classes=both_classes)
         return self._all_sets(measure, scores, positive, weight, ranks, both_classes=both_classes)
 
     def _one_set(
         self,
         measure: CountFunction,
         scores: Tensor,
-        positive: Tensor,
+        label: NDArray[np.bool_],
         weight: Tensor | None,
         ranks: Ranks | None,
         *,
         both_classes: bool,
     ) -> tuple[Tensor, bool]:
         """One set on the CPU: counts with NumPy, then the function and its two derivatives on single numbers."""
-        label = positive.numpy()
         fn, fp, n_pos, n_neg, slope = errors_numpy(
             scores.detach().numpy(),
             label,
@@ -181,6 +185,7 @@ class Counting:
         slope *= np.where(label, slope.dtype.type(-by_fn), slope.dtype.type(-by_fp))
 
         def derivative(again: Tensor) -> Tensor:
+            positive = torch.from_numpy(label)
             loss, _ = self._all_sets(measure, again, positive, weight, ranks, both_classes=both_classes)
             return torch.autograd.grad(loss, again, create_graph=True)[0]
 
