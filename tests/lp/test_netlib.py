@@ -1,4 +1,4 @@
-"""The netlib collection through the HiGHS solver: optima, duals and Farkas multipliers."""
+"""The netlib collection through HiGHS and through our own solver: optima, duals and Farkas multipliers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from setwise.lp import LinearProgram, read_mps
+from setwise.lp import Interior, LinearProgram, read_mps
 from setwise.lp.highs import HiGHS
 from setwise.lp.solution import Duals, Status
 
@@ -46,6 +46,15 @@ def weighted(dual: Tensor, bound: Tensor) -> float:
     return float(torch.where(dual == 0, 0.0, dual * bound).sum())
 
 
+def assert_contradicts(program: LinearProgram, farkas: Duals) -> None:
+    size = max(float(part.abs().max()) for part in farkas if part.numel())
+    assert left(program, farkas).abs().max() < 1e-9 * size
+    assert all((part >= 0).all() for part in (farkas.inequality, farkas.lower, farkas.upper))
+    value = weighted(farkas.inequality, program.b) + weighted(farkas.equality, program.b_eq)
+    value += weighted(farkas.upper, program.upper) - weighted(farkas.lower, program.lower)
+    assert value == pytest.approx(-1, abs=1e-9)
+
+
 def test_there_are_27_feasible_and_7_infeasible_programs() -> None:
     assert (len(FEASIBLE), len(INFEASIBLE)) == (27, 7)
 
@@ -70,10 +79,28 @@ def test_infeasible(name: str) -> None:
     program = read_mps(ROOT / "infeasible" / f"{name}.mps.gz")
     solution = HiGHS().run(program)
     assert solution.status is Status.INFEASIBLE
-    farkas = solution.farkas
-    size = max(float(part.abs().max()) for part in farkas if part.numel())
-    assert left(program, farkas).abs().max() < 1e-9 * size
-    assert all((part >= 0).all() for part in (farkas.inequality, farkas.lower, farkas.upper))
-    value = weighted(farkas.inequality, program.b) + weighted(farkas.equality, program.b_eq)
-    value += weighted(farkas.upper, program.upper) - weighted(farkas.lower, program.lower)
-    assert value == pytest.approx(-1, abs=1e-9)
+    assert_contradicts(program, solution.farkas)
+
+
+LARGE = {"bore3d", "capri", "etamacro", "finnis", "gfrd-pnc", "modszk1", "qual", "standata", "standgub"}  # seconds each
+
+
+def sized(name: str) -> object:
+    return pytest.param(name, marks=pytest.mark.slow) if name in LARGE else name
+
+
+@pytest.mark.parametrize("name", [sized(name) for name, _ in FEASIBLE] or [""])
+def test_our_own_solver_finds_every_optimum(name: str) -> None:
+    program = read_mps(ROOT / "feasible" / f"{name}.mps.gz").dense()
+    solution = Interior().run(program)
+    assert solution.status is Status.OPTIMAL
+    assert solution.value.item() == pytest.approx(dict(FEASIBLE)[name], rel=1e-6)
+    assert max(solution.primal_residual, solution.dual_residual, solution.gap) < 1e-8
+
+
+@pytest.mark.parametrize("name", [sized(name) for name in INFEASIBLE] or [""])
+def test_our_own_solver_proves_every_contradiction(name: str) -> None:
+    program = read_mps(ROOT / "infeasible" / f"{name}.mps.gz").dense()
+    solution = Interior().run(program)
+    assert solution.status is Status.INFEASIBLE
+    assert_contradicts(program, solution.farkas)

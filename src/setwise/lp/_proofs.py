@@ -59,11 +59,11 @@ def exact_proofs(flat: Flat, point: Point, places: Tensor) -> tuple[Tensor, Tens
 
 def _multipliers(G: Array, h: Array, E: Array, e: Array, z: Array, y: Array) -> tuple[Array, Array] | None:
     size = max(float(np.abs(part).max(initial=0.0)) for part in (z, y))
-    for share in _TAKES_PART:
+    for share in (0.0, *_TAKES_PART):
         active = z > share * size
         K = np.concatenate([G[active], E])
         w = np.concatenate([z[active], y])
-        for _ in range(2):
+        for _ in range(2 if share else 0):  # first as they are
             w = w - np.linalg.lstsq(K.T, K.T @ w, rcond=None)[0]
         count = int(np.count_nonzero(active))
         np.maximum(w[:count], 0.0, out=w[:count])
@@ -77,10 +77,10 @@ def _multipliers(G: Array, h: Array, E: Array, e: Array, z: Array, y: Array) -> 
 
 def _direction(G: Array, E: Array, c: Array, x: Array) -> Array | None:
     size = float(np.abs(x).max())
-    for share in reversed(_TAKES_PART):
+    for share in (0.0, *reversed(_TAKES_PART)):
         K = np.concatenate([G[G @ x > -share * size], E])
         d = x
-        for _ in range(2):
+        for _ in range(2 if share else 0):
             d = d - np.linalg.lstsq(K, K @ d, rcond=None)[0]
         broken = max(float((G @ d).max(initial=0.0)), float(np.abs(E @ d).max(initial=0.0)))
         if c @ d < 0 and broken <= -CERTIFICATE * (c @ d):

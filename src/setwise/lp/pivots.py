@@ -36,6 +36,7 @@ Places = NDArray[np.intp]
 _BROKEN = 1e-11  # a slack or a multiplier below minus this calls for a pivot; data are of size 1
 _PIVOT = 1e-8  # the least number to divide by
 _BY_TORCH = 64  # variables up to which NumPy's calls are faster
+_OFF_ZERO = 1e-3
 _FRESH = 50  # exchanges after which the inverse is made anew
 _BLOCK = 64  # rows at a time
 _APART = 1e-6  # how far a row is from the span of others, relative, that does not depend on them
@@ -118,7 +119,7 @@ def simplex(system: System, ratio: Array, pivots: int) -> Corner | Contradiction
     K, right = _rows(system, active)
     inverse: Array = np.asarray(np.linalg.inv(K), np.float64)
     tableau = _Tableau(system, active, inverse, system.h - system.G @ (inverse @ right), -(system.c @ inverse))
-    return tableau.corner(0) if tableau.run(pivots) else tableau.proof
+    return tableau.corner(0) if tableau.run(pivots, apart=True) else tableau.proof
 
 
 def _spanning(system: System, ratio: Array) -> Places | None:
@@ -175,13 +176,19 @@ class _Tableau:
         broken, negative = self.slack >= -_BROKEN, self.w[: len(self.active)] >= -_BROKEN
         return len(broken) + len(negative) - int(np.count_nonzero(broken)) - int(np.count_nonzero(negative))
 
-    def run(self, pivots: int) -> bool:
-        """Dual steps, then primal ones; whether they got there."""
+    def run(self, pivots: int, *, apart: bool = False) -> bool:
+        """Dual steps, then primal ones; whether they got there.
+
+        Where multipliers are 0, dual steps gain nothing and may go round in circles. With ``apart`` each is moved off 0
+        by a little of its own for as long as rows are broken.
+        """
         self.active, self.shared = self.active.copy(), torch.from_numpy(self.inverse)
         count = len(self.active)
         chosen = self.w[:count]  # a view: pivots change it in place
-        if float(chosen.min()) < 0:
+        if apart or float(chosen.min()) < 0:
             np.maximum(chosen, 0.0, out=chosen)
+            if apart:
+                chosen += _OFF_ZERO * np.random.default_rng(0).uniform(0.5, 1.0, count)
             self.cost = -(self.w @ _rows(self.system, self.active)[0])
         for _ in range(pivots):
             row = int(self.slack.argmin())
