@@ -57,7 +57,7 @@ def test_programs_of_any_kind_end_as_highs_says_with_proofs(first: int) -> None:
 
 @pytest.mark.parametrize("batch", [1, 3, 64, 500])
 def test_shortest_paths_of_any_batch(batch: int) -> None:
-    for seed in range(4):
+    for seed in range(2 if batch > 100 else 4):
         program = shortest_paths(seed, batch)
         solution = solve(program)  # none ends at the limit
         best = shortest(program.c, 5)
@@ -77,7 +77,7 @@ def shortest(costs: Tensor, side: int) -> Tensor:
 
 
 def test_large_costs_whose_best_value_is_0() -> None:
-    for seed in range(20):
+    for seed in range(10):
         for batch in (1, 8, 64):
             program = zero_at_best(seed, batch)
             torch.testing.assert_close(solve(program).value, solve(program, HiGHS()).value, rtol=1e-9, atol=1e-6)
