@@ -11,7 +11,7 @@ less 1.
 - regret loss: `setwise.lp.RegretLoss`, from the least-squares model, Adam, 20 epochs.
 - smoothed point: the true cost of `LPLayer(gradient="smoothed")`'s path, in the same way.
 
-    python benchmarks/predict_then_optimize.py [--seeds 10] [--degrees 1 2 4 6]    # about half an hour of one core
+    python benchmarks/predict_then_optimize.py [--seeds 10] [--degrees 1 2 4 6]    # about forty minutes of one core
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from setwise.lp._dependent import Dependent
 from setwise.lp._lines import Lines
 from setwise.lp.solution import Duals
 from support.certificates import assert_farkas, assert_ray
-from support.programs import of_any_kind, shortest_paths, zero_at_best
+from support.programs import grid, of_any_kind, shortest_paths, zero_at_best
 
 DOUBLE = torch.float64
 
@@ -67,8 +67,7 @@ def test_shortest_paths_of_any_batch(batch: int) -> None:
 
 def shortest(costs: Tensor, side: int) -> Tensor:
     """By dynamic programming."""
-    nodes = [(i, j) for i in range(side) for j in range(side)]
-    edges = [(a, b) for a in nodes for b in ((a[0], a[1] + 1), (a[0] + 1, a[1])) if b in nodes]
+    nodes, edges = grid(side)
     best = {(0, 0): torch.zeros_like(costs[:, 0])}
     for node in nodes[1:]:
         into = [best[a] + costs[:, k] for k, (a, b) in enumerate(edges) if b == node]

@@ -14,6 +14,7 @@ from torch import Tensor
 from setwise.lp import LinearProgram
 
 Array = NDArray[Any]
+Node = tuple[int, int]
 Generator = Callable[[int, int], LinearProgram]
 
 
@@ -151,11 +152,16 @@ def unbounded(seed: int, batch: int, n: int = 10, m: int = 25) -> LinearProgram:
     return LinearProgram(c, A, b)
 
 
+def grid(side: int) -> tuple[list[Node], list[tuple[Node, Node]]]:
+    """Nodes of a square, and edges to the right and down."""
+    nodes = [(i, j) for i in range(side) for j in range(side)]
+    return nodes, [(a, b) for a in nodes for b in ((a[0], a[1] + 1), (a[0] + 1, a[1])) if b in nodes]
+
+
 def shortest_paths(seed: int, batch: int, side: int = 5) -> LinearProgram:
     """Unit flows through a grid: one equality follows from the others, and every path is a degenerate vertex."""
     g = _random(seed)
-    nodes = [(i, j) for i in range(side) for j in range(side)]
-    edges = [(a, b) for a in nodes for b in ((a[0], a[1] + 1), (a[0] + 1, a[1])) if b in nodes]
+    nodes, edges = grid(side)
     E = torch.zeros(len(nodes), len(edges), dtype=torch.float64)
     for place, (a, b) in enumerate(edges):
         E[nodes.index(a), place], E[nodes.index(b), place] = -1.0, 1.0

@@ -41,14 +41,13 @@ class Dependent:
         E = shared(problem.A_eq)
         if E is None:
             return None
-        length = E.norm(dim=1)
-        unit = E / torch.where(length > 0, length, 1.0).unsqueeze(1)
-        if bool(are_clear(unit)):
+        rows = unit(E)
+        if bool(are_clear(rows)):
             return None
-        kept = _independent(unit @ unit.T)
+        kept = _independent(rows @ rows.T)
         combine = E @ torch.linalg.pinv(E[kept])
         combine[kept] = torch.eye(len(kept), dtype=E.dtype, device=E.device)
-        if len(kept) == len(E) or not bool(((combine @ E[kept] - E).norm(dim=1) <= _SAME * length).all()):
+        if len(kept) == len(E) or not bool(((combine @ E[kept] - E).norm(dim=1) <= _SAME * E.norm(dim=1)).all()):
             return None
         sides = problem.b_eq.detach().to(torch.float64)
         excess = sides - sides[..., kept] @ combine.T
@@ -107,6 +106,12 @@ def shared(matrix: object) -> Tensor | None:
     if any(size != 1 and stride for size, stride in zip(matrix.shape[:-2], matrix.stride()[:-2], strict=True)):
         return None
     return matrix.detach()[(0,) * (matrix.dim() - 2)].to(torch.float64) if matrix.numel() or matrix.dim() == 2 else None
+
+
+def unit(rows: Tensor) -> Tensor:
+    """Rows of length 1, but for those that are 0.  # shape: (*batch, rows, columns)."""
+    length = rows.norm(dim=-1, keepdim=True)
+    return rows / torch.where(length > 0, length, 1.0)
 
 
 def are_clear(rows: Tensor) -> Tensor:

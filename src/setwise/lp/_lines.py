@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from setwise.lp._dependent import are_clear, shared
+from setwise.lp._dependent import are_clear, shared, unit
 from setwise.lp.problem import LinearProgram
 from setwise.lp.solution import Duals, Solution, Status, ended
 
@@ -31,24 +31,17 @@ class Lines:
     @classmethod
     def of(cls, problem: LinearProgram) -> Lines | None:
         """For dense matrices and bounds that the batch has in common; None where there is no line."""
-        if not (bool(torch.isinf(problem.lower).any()) and bool(torch.isinf(problem.upper).any())):
+        free = free_variables(problem)
+        if 0 in problem.batch_shape or not bool(free.any()):
             return None
-        A, E = shared(problem.A), shared(problem.A_eq)
-        if A is None or E is None or 0 in problem.batch_shape:
+        A, E, on = shared(problem.A), shared(problem.A_eq), torch.isfinite(problem.b)
+        if A is None or E is None or not (is_common(free) and is_common(on)):
             return None
-        free = torch.isinf(problem.lower) & torch.isinf(problem.upper)
-        on = torch.isfinite(problem.b)
-        free, on = (part.reshape(part.shape[:-1].numel(), part.shape[-1]) for part in (free, on))
-        if not bool(free[0].any()) or bool((free != free[0]).any()) or bool((on != on[0]).any()):
+        places = _first(free).nonzero().squeeze(-1)
+        rows = torch.cat([A[_first(on)], E])[:, places]  # shape: (rows, free)
+        if bool(are_clear(unit(rows.T))):
             return None
-        places = free[0].nonzero().squeeze(-1)
-        rows = torch.cat([A[on[0]], E])[:, places]  # shape: (rows, free)
-        length = rows.norm(dim=0)
-        unit = rows / torch.where(length > 0, length, 1.0)
-        if bool(are_clear(unit.T)):
-            return None
-        size = rows.norm(dim=1, keepdim=True)
-        _, values, directions = torch.linalg.svd(rows / torch.where(size > 0, size, 1.0))  # rows / size: the same lines
+        _, values, directions = torch.linalg.svd(unit(rows))  # rows of any length have the same lines
         rank = int((values > _RANK * values.amax()).sum()) if values.numel() else 0
         if rank == len(places):
             return None
@@ -93,3 +86,17 @@ class Lines:
         ray = -(self.costs @ self.N.T) / torch.where(slope > 0, slope, 1.0)
         where = (slope.squeeze(-1) > 0) & possible
         return ended(solution, where, Status.UNBOUNDED, ray=ray.expand_as(solution.ray))
+
+
+def free_variables(problem: LinearProgram) -> Tensor:
+    """Which variables have no bound on either side.  # shape: (*batch, n)."""
+    return torch.isinf(problem.lower) & torch.isinf(problem.upper)
+
+
+def is_common(pattern: Tensor) -> bool:
+    """Whether all elements of a batch have the same.  # shape: (*batch, k)."""
+    return bool((pattern == _first(pattern)).all())
+
+
+def _first(pattern: Tensor) -> Tensor:
+    return pattern[(0,) * (pattern.dim() - 1)]
