@@ -75,9 +75,9 @@ def test_it_agrees_with_the_batched_method_field_by_field(batch: tuple[int, ...]
     for name in ("value", "primal", "primal_residual", "dual_residual", "gap", "ray"):
         mine, theirs = getattr(found, name), getattr(both, name)[0]
         assert mine.shape == (*batch, *theirs.shape)
-        torch.testing.assert_close(mine.reshape(theirs.shape), theirs, rtol=tight, atol=tight)
+        torch.testing.assert_close(mine.reshape(theirs.shape).to(dtype), theirs, rtol=tight, atol=tight)
     for mine, theirs in zip((*found.dual, *found.farkas), (*both.dual, *both.farkas), strict=True):
-        torch.testing.assert_close(mine, theirs[0].expand(*batch, -1), rtol=tight, atol=tight)
+        torch.testing.assert_close(mine.to(dtype), theirs[0].expand(*batch, -1), rtol=tight, atol=tight)
     assert found.steps.shape == torch.Size(batch)
     assert int(found.steps) > 0
 

@@ -13,6 +13,7 @@ from setwise.lp.pivots import Array, Corner, Places, solved
 from setwise.lp.problem import LinearProgram
 from setwise.lp.single import System
 from setwise.lp.solution import Duals, Solution, Status
+from setwise.lp.solvers.residuals import residuals_of_one
 
 
 @dataclass(frozen=True)
@@ -37,21 +38,22 @@ class CornerFactor:
 
 def corner_solution(problem: LinearProgram, system: System, corner: Corner, tolerance: float) -> Solution | None:
     """The corner of one program as its solution, or None where its residuals are too large."""
-    slack = system.h - system.G @ corner.x
-    value, *residuals = _judge(system, corner, slack)
-    if not max(residuals) <= tolerance:
+    x = system.within_bounds(corner.x, corner.active)
+    found = residuals_of_one(system, x, corner.z, corner.y)
+    if not max(found) <= tolerance:
         return None
+    slack = system.h - system.G @ x
     # Where a chosen row has a multiplier of 0, the solution does not show it as active: what to differentiate through
     # is then decided from the solution, as for any other solver.
     shown = corner.strict or np.array_equal((corner.z > slack).nonzero()[0], corner.active)
-    batch, m, n, p = problem.batch_shape, system.inequalities, len(corner.x), len(corner.y)
+    batch, m, n, p = problem.batch_shape, system.inequalities, len(x), len(corner.y)
     packed = np.zeros(3 * n + m + p + 4)  # one tensor, taken apart, costs less than many
-    packed[:n], packed[n : n + p], packed[n + p : n + p + 4] = corner.x, corner.y, (value, *residuals)
+    packed[:n], packed[n : n + p], packed[n + p : n + p + 4] = x, corner.y, (system.c @ x, *found)
     packed[n + p + 4 :][system.rows] = corner.z
-    tensor = torch.from_numpy(packed).to(problem.dtype)
+    tensor = torch.from_numpy(packed)
     like = (*batch, -1)
     x, y, numbers, rows, lower, upper = tensor.reshape(like).split([n, p, 4, m, n, n], -1)
-    optimum, gap, broken, unbalanced = numbers.unbind(-1)
+    optimum, broken, unbalanced, gap = numbers.unbind(-1)
     ray, *farkas = torch.zeros_like(tensor[4:]).reshape(like).split([n, m, p, n, n], -1)
     return Solution(
         value=optimum + problem.offset.detach(),
@@ -66,22 +68,4 @@ def corner_solution(problem: LinearProgram, system: System, corner: Corner, tole
         ray=ray,
         solver="Interior",
         factor=CornerFactor([(system.rows[corner.active], corner)], m) if shown else None,
-    )
-
-
-def _judge(system: System, corner: Corner, slack: Array) -> tuple[float, float, float, float]:
-    """The value, the gap, and the primal and dual residual, relative as :class:`~setwise.lp.Solution` says."""
-    x, z, y = corner.x, corner.z, corner.y
-    value, bound = system.c @ x, -(system.h @ z)
-    broken, side, rest = -slack.min(), np.abs(system.h).max(), system.c + z @ system.G
-    if len(y):
-        bound, rest = bound - system.e @ y, rest + y @ system.E
-        broken = max(broken, np.abs(system.E @ x - system.e).max())
-        side = max(side, np.abs(system.e).max())
-    unbalanced = np.abs(rest).max() / (1 + np.abs(system.c).max())
-    return (
-        float(value),
-        float(abs(value - bound) / (1 + abs(value))),
-        float(max(broken, 0.0) / (1 + side)),
-        float(unbalanced),
     )

@@ -21,7 +21,6 @@ from setwise.lp.solution import Duals, Factor, Solution, Status, ended
 
 _CLEAR = 1e-4  # a row at least so far from the span of those before it, relative to its length, does not depend on them
 _SAME = 1e-10  # how well a combination of rows has to agree with the row, relative
-_ROUNDING = 64  # times the dtype's: by how much sides may differ that were rounded
 
 
 @dataclass(frozen=True)
@@ -51,8 +50,9 @@ class Dependent:
             return None
         sides = problem.b_eq.detach().to(torch.float64)
         excess = sides - sides[..., kept] @ combine.T
-        rounding = max(tolerance, _ROUNDING * torch.finfo(problem.dtype).eps) * (1 + sides.abs().amax(-1, keepdim=True))
-        excess = torch.where(excess.abs() <= rounding, 0.0, excess)
+        # Each row by its own terms: sides of other rows say nothing of this one.
+        terms = sides.abs() + sides[..., kept].abs() @ combine.abs().T
+        excess = torch.where(excess.abs() <= tolerance * terms, 0.0, excess)
         return cls(kept, combine, torch.linalg.solve(combine.T @ combine, combine.T).T, excess)
 
     def without(self, problem: LinearProgram) -> LinearProgram:

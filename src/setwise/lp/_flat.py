@@ -24,6 +24,8 @@ from setwise.lp.solution import Duals
 
 _ARRAYS = ("c", "A", "E", "e", "h", "mask")
 _SCALING_PASSES = 6
+GAP = 1e4  # between sides (or costs), of which the larger ones are lowered
+ROOM = 1e3  # to so many times those below the gap
 WELL_SCALED = 16.0  # rows and columns whose largest entries stay within this factor of 1 are left alone
 
 
@@ -107,6 +109,11 @@ class Flat:
     def sizes(self) -> tuple[int, int, int, int]:
         """Batch, inequality rows m, equality rows p, variables n."""
         return self.c.shape[0], self.A.shape[1], self.E.shape[1], self.c.shape[1]
+
+    @property
+    def written_out(self) -> bool:
+        """Whether the matrices are arrays."""
+        return True
 
     @property
     def xp(self) -> Any:
@@ -200,13 +207,39 @@ class Flat:
         """Primal and dual objective.  # shape: (batch,) each."""
         return dot(self.c, point.x), -dot(self.h, point.z) - dot(self.e, point.y)
 
-    def residuals(self, point: Point) -> tuple[Tensor, Tensor, Tensor]:
-        """Primal residual, dual residual and gap, relative as :class:`~setwise.lp.Solution` says."""
-        violation = torch.maximum(largest((self.G(point.x) - self.h).relu()), largest(self.Ex(point.x) - self.e))
-        stationarity = largest(self.c + self.Gt(point.z) + self.Ety(point.y))
-        primal, dual = self.objectives(point)
-        side = 1 + torch.maximum(largest(self.h), largest(self.e))
-        return violation / side, stationarity / (1 + largest(self.c)), (primal - dual).abs() / (1 + primal.abs())
+    def within_bounds(self, x: Array) -> Array:
+        """The nearest points that keep the bounds.  # shape: (batch, n)."""
+        _, low, high = self.split(self.h)
+        _, has_low, has_high = self.split(self.mask)
+        if low is not None:
+            x = self.xp.where((has_low > 0) & (x < -low), -low, x)
+        if high is not None:
+            x = self.xp.where((has_high > 0) & (x > high), high, x)
+        return x
+
+    def sizes_of(self, x: Array) -> tuple[Array, Array]:
+        """|G| |x| and |E| |x|.  # shape: (batch, k), (batch, p)."""
+        x = abs(x)
+        bounds = [x] * (int(self.has_lower) + int(self.has_upper))
+        rows = self.xp.concatenate([(abs(self.A) @ x[..., None])[..., 0], *bounds], -1) * self.mask
+        return rows, (abs(self.E) @ x[..., None])[..., 0]
+
+    def sizes_back(self, z: Array, y: Array) -> Array:
+        """|G|' |z| + |E|' |y|.  # shape: (batch, n)."""
+        rows, lower, upper = self.split(abs(z))
+        total = (rows[:, None, :] @ abs(self.A))[:, 0] + (abs(y)[:, None, :] @ abs(self.E))[:, 0]
+        for part in (lower, upper):
+            if part is not None:
+                total = total + part
+        return total
+
+    def peaks(self) -> tuple[Array, Array, Array]:
+        """Largest entries of the rows of G, the rows of E and the columns of both.  # shape: (batch, k), ..., n)."""
+        xp = self.xp
+        bounds = [xp.ones_like(self.c)] * (int(self.has_lower) + int(self.has_upper))
+        rows = xp.concatenate([largest(self.A), *bounds], -1)
+        columns = xp.maximum(largest(self.A.mT), largest(self.E.mT))
+        return rows, largest(self.E), columns
 
 
 @dataclass(frozen=True)
@@ -261,6 +294,39 @@ def equilibrate(flat: Flat) -> tuple[Flat, Scaling]:
     )
     scaled = replace(flat, c=cost / price, A=A, E=E, e=e / size, h=h / size)
     return scaled, Scaling(row_all * price, row_eq * price, column * size)
+
+
+def capped(flat: Flat) -> Flat:
+    """Sides and costs that lie far beyond the others, lowered; the same object where there are none.
+
+    A side that is never met may as well be nearer, and a cost that is never paid may as well be less: where the optimum
+    of the lowered program meets none of these sides and pays none of these costs, it is that of the program. Only sides
+    above 0 are lowered, which is to say rows that 0 satisfies, and costs that a bound of their variable pays for.
+    """
+    needed = torch.maximum(largest(flat.e), largest((-flat.h).relu()))
+    side = _limit(flat.h.relu(), needed)
+    _, lower, upper = flat.split(flat.mask)
+    none = torch.zeros_like(flat.c)
+    paid = ((flat.c > 0) & ((none if lower is None else lower) > 0)) | (
+        (flat.c < 0) & ((none if upper is None else upper) > 0)
+    )
+    price = _limit(torch.where(paid, flat.c.abs(), 0.0), largest(torch.where(paid, 0.0, flat.c)))
+    if bool(torch.isinf(side).all()) and bool(torch.isinf(price).all()):
+        return flat
+    side, price = side.unsqueeze(-1), price.unsqueeze(-1)
+    return replace(flat, h=torch.minimum(flat.h, side), c=torch.where(paid, flat.c.clamp(-price, price), flat.c))
+
+
+def _limit(value: Tensor, needed: Tensor) -> Tensor:
+    """Above the first gap between sizes that is wide; inf where there is none.  # shape: (batch, k) to (batch,)."""
+    size = torch.cat([torch.zeros_like(needed).unsqueeze(-1), value.sort(-1).values], -1)
+    size = torch.maximum(size, needed.unsqueeze(-1))
+    wide = (size[:, 1:] > GAP * size[:, :-1]) & (size[:, :-1] > 0)
+    limit = torch.full_like(needed, torch.inf)
+    if wide.shape[-1]:
+        below = size.gather(-1, wide.to(torch.uint8).argmax(-1, keepdim=True)).squeeze(-1)
+        limit = torch.where(wide.any(-1), ROOM * below, limit)
+    return limit
 
 
 def _peak(matrix: Tensor, dim: int) -> Tensor:

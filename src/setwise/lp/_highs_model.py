@@ -16,6 +16,7 @@ from setwise.lp.problem import LinearProgram
 
 Array: TypeAlias = NDArray[np.float64]
 
+_ROUNDING = 1e-13  # of the terms of a column: what is left of a reduced cost of 0
 _CERTIFIED = 1e-6  # largest residual of a certificate, relative to its largest multiplier
 
 
@@ -94,6 +95,9 @@ class Model:
         y = y.copy()
         y[: self.m] = np.where(np.isfinite(self.side[: self.m]), np.maximum(y[: self.m], 0), 0)
         left = cost + self.matrix.transposed_times(y, self.n)
+        magnitude = self.matrix._replace(value=np.abs(self.matrix.value))
+        terms = np.abs(cost) + magnitude.transposed_times(np.abs(y), self.n)
+        left = np.where(np.abs(left) > _ROUNDING * terms, left, 0)  # bounds may be far away: they do not pay for rounding
         lower = np.where(np.isfinite(self.lower), np.maximum(left, 0), 0)
         upper = np.where(np.isfinite(self.upper), np.maximum(-left, 0), 0)
         residual = _largest(np.abs(left - lower + upper))

@@ -93,6 +93,20 @@ class Products:
         """The same over the columns.  # shape: (count, m) to (count, n)."""
         return self.column**2 * self._squares(self.row**2 * weight, transposed=True)
 
+    def sizes(self, x: Tensor) -> Tensor:
+        """Sums over the rows of absolute products; for an operator the root of their squares, which is no larger."""
+        if not isinstance(self.matrix, Tensor):
+            return self.squares(x**2).sqrt()
+        return self.row * self._product(self.column * x.abs(), transposed=False, matrix=_absolute(self.matrix))
+
+    def sizes_back(self, y: Tensor) -> Tensor:
+        """The same over the columns.  # shape: (count, m) to (count, n)."""
+        if not isinstance(self.matrix, Tensor):
+            return self.squares_back(y**2).sqrt()
+        matrix = self.matrix if self.transposed is None else self.transposed
+        transposed = self.transposed is None
+        return self.column * self._product(self.row * y.abs(), transposed=transposed, matrix=_absolute(matrix))
+
     def combined(self, left: Tensor) -> Tensor:
         """Some combinations of the rows.  # shape: (count, k, m) to (count, k, n)."""
         return torch.stack([self.back(one) for one in left.unbind(1)], 1)
@@ -167,6 +181,11 @@ class MatrixFree(Flat):
             has_upper=has_upper,
         )
 
+    @property
+    def written_out(self) -> bool:
+        """They are not."""
+        return False
+
     def G(self, x: Tensor) -> Tensor:
         """G x.  # shape: (batch, k)."""
         parts = [self.A.times(x)]
@@ -197,6 +216,28 @@ class MatrixFree(Flat):
         product: Tensor = self.E.back(y)
         return product
 
+    def sizes_of(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """|G| |x| and |E| |x|, for operators the roots of sums of squares.  # shape: (batch, k), (batch, p)."""
+        bounds = [x.abs()] * (int(self.has_lower) + int(self.has_upper))
+        return torch.cat([self.A.sizes(x), *bounds], -1) * self.mask, self.E.sizes(x)
+
+    def sizes_back(self, z: Tensor, y: Tensor) -> Tensor:
+        """|G|' |z| + |E|' |y|.  # shape: (batch, n)."""
+        rows, lower, upper = self.split(z.abs())
+        total = self.A.sizes_back(rows) + self.E.sizes_back(y)
+        for part in (lower, upper):
+            if part is not None:
+                total = total + part
+        return total
+
+    def peaks(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Norms of the rows of G, the rows of E and the columns, in the place of their largest entries."""
+        ones = torch.ones_like(self.c)
+        bounds = [ones] * (int(self.has_lower) + int(self.has_upper))
+        rows, rows_eq = (part.squares(ones).sqrt() for part in (self.A, self.E))
+        columns = self.A.squares_back(torch.ones_like(rows)) + self.E.squares_back(torch.ones_like(rows_eq))
+        return torch.cat([rows, *bounds], -1), rows_eq, columns.sqrt()
+
     def normal(self, weight: Any) -> Any:  # noqa: ARG002
         """Refused: it would be as large as what is not written out."""
         raise TypeError("Expected matrices that are written out, but these are known by their products only.")
@@ -218,6 +259,14 @@ def equilibrate_products(flat: MatrixFree) -> tuple[MatrixFree, Scaling]:
     price = largest(cost).clamp(min=1e-12).unsqueeze(-1)
     scaled = replace(flat, c=cost / price, A=A, E=E, e=e / size, h=h / size)
     return scaled, Scaling(row_all * price, row_eq * price, column * size)
+
+
+def _absolute(matrix: Tensor) -> Tensor:
+    """The absolute values of a dense or CSR matrix."""
+    if not is_csr(matrix):
+        return matrix.abs()
+    parts = (matrix.crow_indices(), matrix.col_indices(), matrix.values().abs())
+    return torch.sparse_csr_tensor(*parts, matrix.shape, check_invariants=False)
 
 
 def _root(squares: Tensor) -> Tensor:

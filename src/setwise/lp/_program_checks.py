@@ -112,6 +112,15 @@ def broadcast(batches: Iterable[tuple[str, torch.Size]]) -> torch.Size:
     return common
 
 
+def with_infinity(value: Tensor, infinity: float) -> Tensor:
+    """The tensor with infinities in the place of numbers that count as infinite; the same where there are none."""
+    entries = value.detach()
+    large = entries.abs() >= infinity
+    if not bool((large & ~entries.isinf()).any()):
+        return value
+    return torch.where(large, entries.sign() * math.inf, value)
+
+
 def finite(name: str, value: Matrix) -> None:
     """Refuse NaN and infinity in a tensor; the values of an operator cannot be seen."""
     if not isinstance(value, Tensor) or value.numel() == 0:

@@ -1,4 +1,4 @@
-"""The ways of :class:`~setwise.lp.Interior` through a batch, each for the programs that the ones before have left."""
+"""Fallback stages of the interior-point driver: each solves what the previous ones left unsolved."""
 
 from __future__ import annotations
 
@@ -11,17 +11,51 @@ from setwise.lp import interior as inner
 from setwise.lp import newton
 from setwise.lp._corner import CornerFactor
 from setwise.lp._ends import Ends
-from setwise.lp._flat import Flat, Point, Scaling
-from setwise.lp.one_by_one import by_pivots, one_by_one
+from setwise.lp._flat import Flat, Point, Scaling, capped, equilibrate
+from setwise.lp.one_by_one import by_pivots, one_by_one, suits
 
 
 class Ways:
-    """A batch, scaled and not, and how its elements have ended so far."""
+    """A batch of programs and how its elements have ended so far.
 
-    def __init__(self, flat: Flat, scaled: Flat, scaling: Scaling, max_steps: int, tolerance: float) -> None:
-        self.flat, self.scaled, self.scaling = flat, scaled, scaling
-        self.max_steps, self.tolerance = max_steps, tolerance
-        self.ends = Ends(flat)
+    Sides and costs far beyond the others are lowered first (:func:`~setwise.lp._flat.capped`), so that they do not set
+    the scale; what that leaves is solved as it is.
+    """
+
+    def __init__(self, flat: Flat, max_steps: int, tolerance: float) -> None:
+        self.flat, self.max_steps = flat, max_steps
+        self.ends = Ends(flat, tolerance)
+        lowered = capped(flat)
+        self.capped = lowered is not flat
+        self.scaled, self.scaling = equilibrate(lowered)
+
+    def run(self, handover: float, start: Point | None, *, tried: bool) -> CornerFactor | None:
+        """All stages in turn.
+
+        Args:
+            handover: Relative accuracy at which interior steps stop.
+            start: An earlier solution.
+            tried: Whether the programs have been taken one by one before.
+
+        Returns:
+            The factorization of the active rows where all programs ended at a vertex of their own.
+        """
+        factor = None
+        if not tried and suits(self.flat, warm=start is not None):
+            factor = self.one_by_one(handover, start)
+        if start is not None and self.left().numel():
+            self.warm(start)
+            if suits(self.flat):
+                self.one_by_one(handover)
+        self.interior(handover)
+        self.pivots()
+        if self.capped and self.left().numel():
+            self.capped = False
+            self.scaled, self.scaling = equilibrate(self.flat)
+            self.interior(handover)
+            self.pivots()
+        self.ends.check_rays(self.scaled, self.scaling, self.max_steps)
+        return factor
 
     def left(self) -> Tensor:
         """Places without an end yet."""
@@ -41,12 +75,12 @@ class Ways:
             start = start and Point(*(part[places] for part in start))
         taken = one_by_one(flat, self.max_steps, handover, start)
         self.near(taken.outcome, scaling)
-        return taken.factor if plain and whole else None
+        return taken.factor if plain and whole and not self.left().numel() else None
 
     def near(self, found: inner.Outcome, scaling: Scaling) -> None:
         """Take what was found for the programs left, and finish where it is near an optimum."""
         places = self.left()
-        self.ends.interior(found, scaling, places)
+        self.ends.interior(found, scaling, places, capped=self.capped)
         rest = (found.code == inner.NEAR).nonzero().squeeze(-1)
         if rest.numel():
             point = self.ends.at(places[rest])
@@ -59,7 +93,7 @@ class Ways:
         scaled, scaling = self.scaled.select(places), self.scaling.select(places)
         start = scaling.forth(Point(*(part[places] for part in start)))
         found = newton.exterior(scaled, start, newton.Penalty(100.0), max_steps=12, tolerance=1e-11)
-        self.ends.exterior(found, scaling, places, self.tolerance)
+        self.ends.exterior(found, scaling, places)
 
     def interior(self, handover: float) -> None:
         """The embedding, which finds the optimum or why there is none."""
@@ -70,7 +104,7 @@ class Ways:
         scaled = self.scaled if whole else self.scaled.select(places)
         scaling = self.scaling if whole else self.scaling.select(places)
         found = inner.interior(scaled, max_steps=self.max_steps, tolerance=handover)
-        self.ends.interior(found, scaling, places)
+        self.ends.interior(found, scaling, places, capped=self.capped)
         open_ = ((found.code == inner.NEAR) | (found.code == inner.RUNNING)).nonzero().squeeze(-1)
         if open_.numel():
             point = self.ends.at(places[open_])
@@ -83,19 +117,18 @@ class Ways:
             point = self.scaling.select(places).forth(self.ends.at(places))
             scaled = self.scaled.select(places)
             found = by_pivots(scaled, point, self.max_steps)
-            inner.prove(scaled, found)
-            self.ends.interior(found, self.scaling.select(places), places)
+            self.ends.interior(found, self.scaling.select(places), places, capped=self.capped)
 
     def _finish(self, found: inner.Outcome, places: Tensor) -> None:
         """A vertex after all, or the exterior method, from points near the optimum."""
         scaled, scaling = self.scaled.select(places), self.scaling.select(places)
         found = replace(found, point=scaling.forth(found.point))
         inner.settle(scaled, found)
-        self.ends.interior(found, scaling, places)
-        rest = (found.code != inner.VERTEX).nonzero().squeeze(-1)
+        self.ends.interior(found, scaling, places, capped=self.capped)
+        rest = self.ends.left(places)
         if rest.numel():
             point = Point(*(part[rest] for part in found.point))
             finish = newton.exterior(
                 scaled.select(rest), point, newton.Penalty(100.0), max_steps=self.max_steps, tolerance=1e-13
             )
-            self.ends.exterior(finish, scaling.select(rest), places[rest], self.tolerance)
+            self.ends.exterior(finish, scaling.select(rest), places[rest])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,17 +14,19 @@ from setwise.lp import newton
 from setwise.lp._corner import corner_solution
 from setwise.lp._dependent import Dependent
 from setwise.lp._ends import Ends
-from setwise.lp._flat import Flat, Point, Scaling, equilibrate
+from setwise.lp._flat import Flat, Point, Scaling, capped, equilibrate
 from setwise.lp._lines import Lines
 from setwise.lp._matrix_free import MatrixFree, equilibrate_products, is_written_out
 from setwise.lp._odd import odd_elements
 from setwise.lp._ways import Ways
-from setwise.lp.forms import FORMS, Active, Dense, Form, check_form, choose
-from setwise.lp.one_by_one import gather, suits, take
+from setwise.lp.forms import FORMS, Active, Dense, Form, Plain, Prepared, check_form, choose
+from setwise.lp.one_by_one import gather, take
 from setwise.lp.pivots import Array, Corner
 from setwise.lp.problem import LinearProgram
 from setwise.lp.single import System, to_array
-from setwise.lp.solution import Duals, Solution, merged
+from setwise.lp.presolve.equilibration import Equilibration
+from setwise.lp.solution import Duals, Solution, Status, merged, to_dtype, with_parts
+from setwise.lp.solvers.verifier import tolerance_for, verify
 
 
 @dataclass(frozen=True)
@@ -44,11 +47,32 @@ class Interior:
         tolerance: float = 1e-9,
         start: Solution | None = None,
     ) -> Solution:
-        """Solve; from a ``start`` by pivots or the exterior method first, and only what they leave from the inside."""
-        max_steps = 100 if max_steps is None else max_steps
+        """Solve; from a ``start`` by pivots or the exterior method first, and only what they leave from the inside.
+
+        What no stage solves goes to HiGHS where highspy is installed, unless ``max_steps`` sets a limit.
+        """
+        level = tolerance_for(problem.dtype, tolerance)
+        steps = 100 if max_steps is None else max_steps
+        scaling = Equilibration.of(problem)
+        working = double(problem)
+        if scaling is not None:
+            working, start = scaling.apply(problem), scaling.map_start(start)
+        solution, own = self._presolved(working, steps, level, start)
+        if not own:
+            solution = verify(working, solution, level)
+        if scaling is not None:
+            solution = verify(problem, scaling.postsolve(solution), level, equilibrated=False)
+        if max_steps is None:
+            solution = finish(problem, solution, tolerance)
+        return to_dtype(solution, problem.dtype)
+
+    def _presolved(
+        self, problem: LinearProgram, max_steps: int, tolerance: float, start: Solution | None
+    ) -> tuple[Solution, bool]:
+        """The solution after presolve, and whether its statuses are those of the program itself."""
         odd = odd_elements(problem)
         if odd is not None:
-            return self._apart(problem, odd, max_steps, tolerance)
+            return self._apart(problem, odd, max_steps, tolerance), False
         lines = Lines.of(problem)
         if lines is not None:
             problem, start = lines.without(problem), lines.start(start)
@@ -57,20 +81,21 @@ class Interior:
             problem, start = dependent.without(problem), dependent.start(start)
         solution = self._run(problem, max_steps, tolerance, start)
         solution = solution if dependent is None else dependent.back(solution)
-        return solution if lines is None else lines.back(solution)
+        solution = solution if lines is None else lines.back(solution)
+        return solution, lines is None and dependent is None
 
     def _apart(self, problem: LinearProgram, odd: Tensor, max_steps: int, tolerance: float) -> Solution:
         """Some elements each on its own, the rest together."""
         batch = problem.batch_shape
         parts = [
-            (place.reshape(1), self.run(problem.element(*at), max_steps=max_steps, tolerance=tolerance))
+            (place.reshape(1), self._presolved(problem.element(*at), max_steps, tolerance, None)[0])
             for place, at in zip(odd, torch.stack(torch.unravel_index(odd, batch), -1).tolist(), strict=True)
         ]
         others = torch.ones(batch.numel(), dtype=torch.bool, device=odd.device)
         others[odd] = False
         rest = others.nonzero().squeeze(-1)
         if rest.numel():
-            parts.append((rest, self.run(problem.picked(rest), max_steps=max_steps, tolerance=tolerance)))
+            parts.append((rest, self._presolved(problem.picked(rest), max_steps, tolerance, None)[0]))
         return merged(parts, batch)
 
     def _run(self, problem: LinearProgram, max_steps: int, tolerance: float, start: Solution | None) -> Solution:
@@ -82,22 +107,34 @@ class Interior:
             if quick is not None:
                 return quick
         flat = Flat.of(problem)
-        scaled, scaling = equilibrate(flat)
-        ways = Ways(flat, scaled, scaling, max_steps, tolerance)
+        ways = Ways(flat, max_steps, tolerance)
         point = None if start is None else _point(flat, start)
-        factor = None
         if system is not None:
             ways.near(gather(flat, [(system.rows, found)]).outcome, Scaling.none(flat))
-        elif suits(flat, warm=start is not None):
-            factor = ways.one_by_one(self.handover, point)
-        if point is not None and ways.left().numel():
-            ways.warm(point)
-            if suits(flat):
-                ways.one_by_one(self.handover)
-        ways.interior(self.handover)
-        ways.pivots()
-        ways.ends.check_rays(scaled, scaling, max_steps)
-        return replace(ways.ends.solution(problem, tolerance, "Interior"), factor=factor)
+        factor = ways.run(self.handover, point, tried=system is not None)
+        return replace(ways.ends.solution(problem, "Interior"), factor=factor)
+
+
+def double(problem: LinearProgram) -> LinearProgram:
+    """The program in double precision, but for operators that cannot be moved."""
+    if problem.dtype == torch.float64 or not all(isinstance(part, Tensor) for part in (problem.A, problem.A_eq)):
+        return problem
+    return problem.to(dtype=torch.float64)
+
+
+def finish(problem: LinearProgram, solution: Solution, tolerance: float) -> Solution:
+    """HiGHS for the elements that ended at the limit, where highspy is installed and matrices are tensors."""
+    left = torch.as_tensor(solution.status == Status.ITERATION_LIMIT, device=problem.device).reshape(-1)
+    if not bool(left.any()) or importlib.util.find_spec("highspy") is None:
+        return solution
+    if not all(isinstance(part, Tensor) for part in (problem.A, problem.A_eq)):
+        return solution
+    from setwise.lp.highs import HiGHS
+
+    places = left.nonzero().squeeze(-1)
+    rest = problem.picked(places) if problem.batch_shape else problem
+    found = HiGHS().solve(rest, tolerance=tolerance)
+    return replace(with_parts(solution, places, found), solver=f"{solution.solver}, HiGHS")
 
 
 @dataclass(frozen=True)
@@ -159,40 +196,82 @@ class ExteriorNewton:
         """Solve from ``start``, or from 0; the published loop has no multipliers, and starts from the point alone."""
         if self.published:
             return self._published(problem, max_steps, tolerance, start)
+        level = tolerance_for(problem.dtype, tolerance)
         form = choose(self.system, problem)
         check_form(form, problem)
+        scaling = Equilibration.of(problem)
+        working = problem
+        if scaling is not None and isinstance(form, Plain):  # a sketch knows the problem's own variables
+            working, start = scaling.apply(problem), scaling.map_start(start)
+        equilibrated = isinstance(problem.A, Tensor) and isinstance(problem.A_eq, Tensor)
+        equilibrated = equilibrated and (scaling is None or working is not problem)
+        solution = self._run(working, form, max_steps, level, start, equilibrated=equilibrated)
+        if working is not problem and scaling is not None:
+            solution = verify(problem, scaling.postsolve(solution), level, equilibrated=False)
+        return to_dtype(solution, problem.dtype)
+
+    def _run(
+        self,
+        problem: LinearProgram,
+        form: Form,
+        max_steps: int | None,
+        tolerance: float,
+        start: Solution | None,
+        *,
+        equilibrated: bool,
+    ) -> Solution:
         written = is_written_out(problem) or isinstance(form, Dense | Active)
         flat: Flat = Flat.of(problem) if written else MatrixFree.of(problem)
-        ends = Ends(flat)
-        scaled, scaling = equilibrate_products(flat) if isinstance(flat, MatrixFree) else equilibrate(flat)
-        zero = Point(torch.zeros_like(flat.c), torch.zeros_like(flat.h), torch.zeros_like(flat.e))
-        point = zero if start is None else scaling.forth(_point(flat, start))
-        prepared = form.prepare(problem, scaling.column)
+        ends = Ends(flat, tolerance, equilibrated=equilibrated)
+        point = None if start is None else _point(flat, start)
+        lowered = capped(flat) if isinstance(form, Dense | Active) else flat
+        for system in (lowered, flat) if lowered is not flat else (flat,):  # what cannot bind should not set the scale
+            scaled, scaling = equilibrate_products(system) if isinstance(system, MatrixFree) else equilibrate(system)
+            prepared = form.prepare(problem, scaling.column)
+            self._minimize(ends, scaled, scaling, prepared, max_steps, point)
+        ends.check_rays(scaled, scaling, 100, None if written else prepared)
+        return ends.solution(problem, "ExteriorNewton")
+
+    def _minimize(
+        self,
+        ends: Ends,
+        scaled: Flat,
+        scaling: Scaling,
+        prepared: Prepared,
+        max_steps: int | None,
+        start: Point | None,
+    ) -> None:
+        """The method on the programs of a batch that have no end yet."""
+        places = ends.left()
+        if not places.numel():
+            return
+        scaled, scaling, prepared = scaled.select(places), scaling.select(places), prepared.select(places)
+        point = Point(*(torch.zeros_like(part) for part in (scaled.c, scaled.h, scaled.e)))
+        if start is not None:
+            point = scaling.forth(Point(*(part[places] for part in start)))
         limit = 1000 if prepared.exact else 5000
         found = newton.exterior(
             scaled,
             point,
             newton.Penalty(1 / self.penalty, self.growth),
             max_steps=limit if max_steps is None else max_steps,
-            tolerance=min(tolerance, 1e-12),
+            tolerance=min(ends.tolerance, 1e-12),
             form=prepared,
         )
-        ends.exterior(found, scaling, ends.left(), tolerance)
-        ends.check_rays(scaled, scaling, 100, None if written else prepared)
-        return ends.solution(problem, tolerance, "ExteriorNewton")
+        ends.exterior(found, scaling, places)
 
     def _published(
         self, problem: LinearProgram, max_steps: int | None, tolerance: float, start: Solution | None
     ) -> Solution:
         flat = Flat.of(problem)
-        ends = Ends(flat)
+        ends = Ends(flat, tolerance_for(problem.dtype, tolerance), equilibrated=False)
         origin = torch.zeros_like(flat.c) if start is None else _point(flat, start).x
         steps = self.steps if max_steps is None else min(self.steps, max_steps)
         point = newton.published_loop(
             flat, origin, self.penalty, ridge=self.ridge, step_size=self.step_size, steps=steps
         )
-        ends.published(point, steps, tolerance)
-        return ends.solution(problem, tolerance, "ExteriorNewton.paper")
+        ends.published(point, steps)
+        return to_dtype(ends.solution(problem, "ExteriorNewton.paper"), problem.dtype)
 
 
 def _point(flat: Flat, start: Solution) -> Point:

@@ -13,7 +13,7 @@ and bounded by construction:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -24,11 +24,12 @@ from torch import Tensor
 from setwise import _checks
 from setwise.lp._highs_model import Array, Model, Multipliers, models
 from setwise.lp.problem import LinearProgram
-from setwise.lp.solution import Duals, Solution, Status
+from setwise.lp.presolve.equilibration import Equilibration
+from setwise.lp.solution import Duals, Solution, Status, to_dtype
+from setwise.lp.solvers.verifier import tolerance_for, verify
 
 _METHODS = ("choose", "simplex", "ipm")
-# HiGHS accepts none below 1e-10; and rounding to float32 alone makes a degenerate program infeasible by 1e-7.
-_LEAST_TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-6}
+_LEAST_TOLERANCE = 1e-10  # HiGHS accepts none below
 _FEASIBLE = 1e-6  # a point that breaks the constraints by more does not count as a feasible one
 _AT_BOUND = 1e-9  # how near its bound a value of a start counts as being there
 
@@ -38,6 +39,8 @@ _ATTEMPTS: tuple[dict[str, Any], ...] = (
     {"presolve": "off", "solver": "simplex"},
     {"presolve": "off", "solver": "simplex", "simplex_strategy": 4},  # 4 is the primal simplex method
 )
+# Tried one after the other where what HiGHS was sure of does not hold on the program's own numbers.
+_RETRIES: tuple[dict[str, Any], ...] = (*_ATTEMPTS[1:], {"solver": "ipm"})
 
 
 class _End(NamedTuple):
@@ -95,8 +98,8 @@ class HiGHS:
         Args:
             problem: The programs; ``A`` and ``A_eq`` dense or CSR.
             max_steps: Largest number of iterations (simplex, interior point and crossover together) for each program.
-            tolerance: Largest primal and dual infeasibility; not below 1e-10, nor below 1e-6 for a program in float32,
-                whose data are rounded.
+            tolerance: Largest residual and gap (see :mod:`setwise.lp.solvers.residuals`); 1e-6 at least for a program in
+                float32, whose data are rounded.
             start: An earlier solution of programs of the same shape: its active constraints give the first basis of the
                 simplex method. ``method="ipm"`` does not use it.
 
@@ -108,6 +111,17 @@ class HiGHS:
             InputError: A start of another shape, or numbers that HiGHS refuses (matrix entries beyond 1e15).
             ImportError: The extra ``lp`` is not installed.
         """
+        return to_dtype(self.solve(problem, max_steps=max_steps, tolerance=tolerance, start=start), problem.dtype)
+
+    def solve(
+        self,
+        problem: LinearProgram,
+        *,
+        max_steps: int | None = None,
+        tolerance: float = 1e-9,
+        start: Solution | None = None,
+    ) -> Solution:
+        """The same as :meth:`run`, in double precision whatever the program's dtype."""
         if max_steps is not None:
             _checks.is_count("max_steps", max_steps, 0)
         _checks.in_range("tolerance", tolerance, 0, open_low=True)
@@ -115,12 +129,34 @@ class HiGHS:
         if start is not None:
             _check_start(start, problem, batch)
         highspy = _checks.extra("highspy", "lp")
-        runner = _Runner(self, highspy, max_steps, min(max(tolerance, _LEAST_TOLERANCE[problem.dtype]), 1e-3))
+        scaling = Equilibration.of(problem, units=True)
+        scaled = problem
+        if scaling is not None:
+            scaled, start = scaling.apply(problem), scaling.map_start(start)
+        level = tolerance_for(problem.dtype, tolerance)
+        runner = _Runner(self, highspy, max_steps, min(max(level, _LEAST_TOLERANCE), 1e-3))
         ends = []
-        for place, model in zip(np.ndindex(*batch), models(problem, batch), strict=True):
+        for place, model in zip(np.ndindex(*batch), models(scaled, batch), strict=True):
             first = None if start is None or self.method == "ipm" else _first(start, place)
             ends.append((model, runner.solve(model, first)))
-        return _gather(ends, problem, batch, f"HiGHS({self.method})")
+
+        def gathered() -> Solution:
+            found = _gather(ends, scaled, batch, f"HiGHS({self.method})")
+            if scaling is not None:  # both in the units of the program and in those that suit it
+                found = scaling.postsolve(verify(scaled, found, level))
+            return verify(problem, found, level, equilibrated=scaling is None)
+
+        solution = gathered()
+        for attempt in _RETRIES:
+            statuses = np.asarray(solution.status, dtype=object).reshape(-1)
+            # What was claimed and did not hold on the program's own numbers is tried in another way.
+            again = [k for k, (_, end) in enumerate(ends) if end.status not in (None, statuses[k])]
+            for k in again:
+                ends[k] = (ends[k][0], runner.solve(ends[k][0], None, (attempt,)))
+            if not again:
+                break
+            solution = gathered()
+        return solution
 
 
 @dataclass(frozen=True)
@@ -132,12 +168,14 @@ class _Runner:
     max_steps: int | None
     tolerance: float
 
-    def solve(self, model: Model, first: tuple[Array, Array] | None) -> _End:
+    def solve(
+        self, model: Model, first: tuple[Array, Array] | None, attempts: Sequence[dict[str, Any]] = _ATTEMPTS
+    ) -> _End:
         """The outcome of one program, certified; ``first`` is a point to start from and the multipliers of its rows."""
         crossed = np.flatnonzero(model.lower > model.upper)
         if crossed.size:  # a contradiction of two bounds, for which HiGHS has no ray
             return _crossed(model, int(crossed[0]))
-        end = self._attempts(model, first)
+        end = self._attempts(model, first, attempts)
         if end.status in (Status.OPTIMAL, Status.ITERATION_LIMIT):
             return end
         if end.status is Status.INFEASIBLE and end.farkas is not None:
@@ -146,9 +184,11 @@ class _Runner:
             return end
         return self._decide(model, end)
 
-    def _attempts(self, model: Model, first: tuple[Array, Array] | None) -> _End:
+    def _attempts(
+        self, model: Model, first: tuple[Array, Array] | None, attempts: Sequence[dict[str, Any]] = _ATTEMPTS
+    ) -> _End:
         end = _End(None, model.nearest(np.zeros(model.n)), np.zeros(model.rows))
-        for attempt in _ATTEMPTS:
+        for attempt in attempts:
             end = self._run(model, attempt, first, end.steps)
             if end.status is not None:
                 break
@@ -280,30 +320,12 @@ def _first(start: Solution, place: tuple[int, ...]) -> tuple[Array, Array]:
 
 
 def _gather(ends: list[tuple[Model, _End]], problem: LinearProgram, batch: tuple[int, ...], name: str) -> Solution:
-    """The outcomes of all programs as tensors with the batch dimensions of the problem."""
+    """The outcomes of all programs as tensors with the batch dimensions of the problem; yet to be verified."""
     sizes = (problem.inequalities, problem.equalities, problem.variables, problem.variables)
-    columns: dict[str, list[Any]] = {
-        key: [] for key in ("value", "primal", "dual", "primal_residual", "dual_residual", "gap", "farkas", "ray")
-    }
     zeros = Multipliers(*map(np.zeros, sizes))
-    for model, end in ends:
-        dual, residual = model.multipliers(end.y, model.c)
-        value, bound = model.objective(end.z), model.dual_objective(dual) + model.offset
-        gap = abs(value - bound) / (1 + abs(value))
-        if end.status in (Status.INFEASIBLE, Status.UNBOUNDED):
-            value, gap = np.inf if end.status is Status.INFEASIBLE else -np.inf, np.inf
-        columns["value"].append(value)
-        columns["primal"].append(end.z)
-        columns["dual"].append(dual)
-        columns["primal_residual"].append(model.violation(end.z))
-        columns["dual_residual"].append(residual / (1 + np.abs(model.c).max()))
-        columns["gap"].append(gap)
-        columns["farkas"].append(end.farkas or zeros)
-        columns["ray"].append(np.zeros(model.n) if end.ray is None else end.ray)
 
     def tensor(values: list[Any], *size: int) -> Tensor:
-        array = np.asarray(values, dtype=np.float64).reshape((*batch, *size))
-        return torch.as_tensor(array).to(device=problem.device, dtype=problem.dtype)
+        return torch.as_tensor(np.asarray(values, np.float64).reshape((*batch, *size)), device=problem.device)
 
     def duals(values: list[Multipliers]) -> Duals:
         return Duals(*(tensor([one[k] for one in values], size) for k, size in enumerate(sizes)))
@@ -311,16 +333,17 @@ def _gather(ends: list[tuple[Model, _End]], problem: LinearProgram, batch: tuple
     statuses = np.empty(batch, dtype=object)
     statuses.reshape(-1)[:] = [end.status for _, end in ends]
     steps = torch.as_tensor(np.asarray([end.steps for _, end in ends], dtype=np.int64).reshape(batch))
+    unknown = tensor([np.inf] * len(ends))
     return Solution(
-        value=tensor(columns["value"]),
-        primal=tensor(columns["primal"], problem.variables),
-        dual=duals(columns["dual"]),
+        value=unknown,
+        primal=tensor([end.z for _, end in ends], problem.variables),
+        dual=duals([model.multipliers(end.y, model.c)[0] for model, end in ends]),
         status=statuses if batch else statuses.item(),
-        primal_residual=tensor(columns["primal_residual"]),
-        dual_residual=tensor(columns["dual_residual"]),
-        gap=tensor(columns["gap"]),
+        primal_residual=unknown,
+        dual_residual=unknown,
+        gap=unknown,
         steps=steps.to(problem.device),
-        farkas=duals(columns["farkas"]),
-        ray=tensor(columns["ray"], problem.variables),
+        farkas=duals([end.farkas or zeros for _, end in ends]),
+        ray=tensor([np.zeros(problem.variables) if end.ray is None else end.ray for _, end in ends], problem.variables),
         solver=name,
     )

@@ -23,14 +23,14 @@ import torch
 from torch import Tensor
 
 from setwise.lp._flat import Array, Flat, Point, at_least, at_most, dot, largest
-from setwise.lp._proofs import CERTIFICATE, exact_proofs
 from setwise.lp.normal import Factor
 from setwise.lp.vertex import Vertex
 
-RUNNING, NEAR, VERTEX, INFEASIBLE, UNBOUNDED, LOST = range(6)
+RUNNING, NEAR, VERTEX, INFEASIBLE, UNBOUNDED, LOST = range(6)  # LOST: no optimum is in sight, for either reason
 
 _TO_THE_BOUNDARY = 0.995
 _GOOD_ENOUGH = 1e-7
+_CERTIFICATE = 1e-9  # by how much a certificate may be off, relative to what it proves
 _DEAD = 1e-3  # how small tau must be beside kappa before a certificate is believed
 _GONE = 1e-12  # how small it must be before no optimum is looked for any more, whatever the certificate
 _SMALL = 40_000  # entries of A in the whole batch up to which NumPy is faster than torch
@@ -91,16 +91,7 @@ def interior(flat: Flat, *, max_steps: int, tolerance: float) -> Outcome:
         found = Outcome(point, torch.from_numpy(arrays.code), torch.from_numpy(arrays.steps))
     else:
         found = _run(flat, max_steps, tolerance)
-    prove(flat, found)
     return found
-
-
-def prove(flat: Flat, found: Outcome) -> None:
-    """Say of elements that are lost whether they are infeasible or unbounded, where that can be proven."""
-    lost = (found.code == LOST).nonzero().squeeze(-1)
-    if lost.numel():
-        infeasible, unbounded = exact_proofs(flat, found.point, lost)
-        found.code[infeasible], found.code[unbounded] = INFEASIBLE, UNBOUNDED
 
 
 def _run(flat: Flat, max_steps: int, tolerance: float) -> Outcome:
@@ -199,9 +190,9 @@ def _judge(flat: Flat, it: Iterate, r: Residual, tolerance: float) -> tuple[Arra
         moved = largest(r.inequality + flat.h * tau)
         if has_equalities:
             moved = xp.maximum(moved, largest(r.equality + flat.e * tau))
-        code = xp.where(dying & (cost < 0) & (moved < -CERTIFICATE * cost), UNBOUNDED, code)
+        code = xp.where(dying & (cost < 0) & (moved < -_CERTIFICATE * cost), UNBOUNDED, code)
         combined = largest(r.dual - flat.c * tau)  # E'y + G'z
-        code = xp.where(dying & (price < 0) & (combined < -CERTIFICATE * price), INFEASIBLE, code)
+        code = xp.where(dying & (price < 0) & (combined < -_CERTIFICATE * price), INFEASIBLE, code)
         code = xp.where((code == RUNNING) & (it.tau < _GONE * it.kappa), LOST, code)
     return code, error
 

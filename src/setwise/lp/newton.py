@@ -87,7 +87,7 @@ def exterior(
         accuracy = max(0.1 * min(accuracy, last), 0.1 * tolerance)
         point, spent = _minimize(flat, before, sigma, min(_INNER_STEPS, max_steps - steps), form, accuracy)
         steps += max(spent, 1)
-        residual = torch.stack(flat.residuals(point)).amax(0)
+        residual = _distance(flat, point)
         code = _rays(flat, before, point)
         code = torch.where(residual <= tolerance, SOLVED, code)
         better = residual < best
@@ -111,6 +111,14 @@ def exterior(
             sigma = min(sigma * penalty.growth, penalty.largest)
         last = worst
     return result
+
+
+def _distance(flat: Flat, point: Point) -> Tensor:
+    """The largest violation, entry of stationarity or relative gap; data are of size 1.  # shape: (batch,)."""
+    broken = torch.maximum(largest((flat.G(point.x) - flat.h).relu()), largest(flat.Ex(point.x) - flat.e))
+    unbalanced = largest(flat.c + flat.Gt(point.z) + flat.Ety(point.y))
+    primal, dual = flat.objectives(point)
+    return torch.maximum(torch.maximum(broken, unbalanced), (primal - dual).abs() / (1 + primal.abs()))
 
 
 def _store_rays(result: Outcome, before: Point, point: Point, code: Tensor, places: Tensor) -> None:

@@ -21,6 +21,8 @@ from setwise.lp.operator import Matrix, batch_of, is_csr, kind, matvec, to_dense
 
 FIELDS = ("c", "A", "b", "A_eq", "b_eq", "lower", "upper", "offset")
 _MATRICES = ("A", "A_eq")
+_SIDES = ("b", "b_eq", "lower", "upper")
+INFINITY = 1e20  # sides and bounds of this size and beyond count as infinite
 
 
 class Residuals(NamedTuple):
@@ -43,7 +45,8 @@ class LinearProgram:
     reach whatever they were computed from; every tensor has the dtype and device of ``c``. Numbers (not tensors) are
     converted, and an absent matrix becomes one with 0 rows, so that every field of a program is set.
 
-    ``b = inf`` switches a row off, ``lower = -inf`` makes a variable free. A program with ``lower > upper`` is a valid
+    ``b = inf`` switches a row off, ``lower = -inf`` makes a variable free; numbers of 1e20 and beyond count as
+    infinite. A program with ``lower > upper`` is a valid
     description of an infeasible problem, not an error.
 
     Args:
@@ -111,9 +114,11 @@ class LinearProgram:
             value = value.expand(n) if value.dim() == 0 else value
             _program_checks.vector(name, value, n, "one entry per entry of `c`", c)
             self._set(**{name: value})
-        self._set_batch()
         if _checks.values_are_readable() and c.device.type != "meta":
+            for name in _SIDES:
+                self._set(**{name: _program_checks.with_infinity(getattr(self, name), INFINITY)})
             self._check_values()
+        self._set_batch()
 
     @classmethod
     def from_general(

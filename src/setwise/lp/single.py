@@ -23,9 +23,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from setwise.lp._flat import WELL_SCALED
+from setwise.lp._flat import GAP, ROOM, WELL_SCALED
 from setwise.lp.operator import is_csr
-from setwise.lp.pivots import Array, Contradiction, Corner, Descent, Places, find_vertex, simplex
+from setwise.lp.pivots import Array, Contradiction, Corner, Descent, Places, find_vertex, simplex, solved
 from setwise.lp.problem import LinearProgram
 
 _BY_PRODUCT = 32  # variables up to which calls cost more than arithmetic
@@ -97,6 +97,16 @@ class System:
         diagonal += np.bincount(self.bounded, weight[self.count :], minlength=n)
         return matrix
 
+    def within_bounds(self, x: Array, active: Places) -> Array:
+        """The point without what rounding has led it across a bound, or away from an active one.  # shape: (n,)."""
+        rows = np.arange(self.count, len(self.h))
+        sign, side = self.G[rows, self.bounded], self.h[self.count :]
+        at = sign * x[self.bounded] > side
+        at[active[active >= self.count] - self.count] = True
+        x = x.copy()
+        x[self.bounded[at]] = (sign * side)[at]
+        return x
+
     def resized(self, size: float, price: float) -> Self:
         """The same with sides and cost divided by a number each."""
         c, h, e = self.c / price, self.h / size, self.e / size
@@ -129,6 +139,30 @@ class _Residual(NamedTuple):
     dual: Array  # shape: (n,)
     primal: Array  # shape: (k,)
     equality: Array  # shape: (p,)
+
+
+def _capped(system: System) -> System:
+    """The program with sides and costs far beyond the others lowered, or itself (:func:`setwise.lp._flat.capped`)."""
+    side = cap(system.h[system.h > 0], max(_size(system.e), float(-system.h.min(initial=0.0))))
+    size = np.abs(system.c)
+    paid = np.zeros(len(size), dtype=bool)  # a bound pays for the cost: the lower one if positive, the upper if not
+    sign = system.G[np.arange(system.count, len(system.h)), system.bounded]
+    paid[system.bounded[sign * system.c[system.bounded] < 0]] = True
+    price = cap(size[paid & (size > 0)], float(size[~paid].max(initial=0.0)))
+    if np.isinf(side) and np.isinf(price):
+        return system
+    c = np.where(paid, np.clip(system.c, -price, price), system.c)
+    return replace(system, c=c, h=np.minimum(system.h, side))
+
+
+def cap(sizes: Array, needed: float) -> float:
+    """Above the first wide gap between positive sizes, all taken to be at least ``needed``; inf where there is none."""
+    if len(sizes) == 0 or float(sizes.max()) <= GAP * max(needed, float(sizes.min())):
+        return np.inf
+    ordered = np.maximum(np.sort(sizes), needed)
+    wide = (ordered[1:] > GAP * ordered[:-1]).nonzero()[0]
+    below = needed if needed and ordered[0] > GAP * needed else ordered[wide[0]] if len(wide) else np.inf
+    return float(ROOM * below)
 
 
 def approach(system: System, max_steps: int, tolerance: float) -> Corner | Nearby | None:
@@ -177,11 +211,25 @@ def _sizes(system: System) -> tuple[float, float]:
 
 
 def _on_size_one(system: System, run: Callable[[System], Corner | Nearby | None]) -> Corner | Nearby | None:
-    """What is found for the program with its cost and sides brought to size 1, in the program's own size."""
-    size, price = _sizes(system)
+    """What is found for the program with its cost and sides brought to size 1, in the program's own size.
+
+    Where sides or costs were lowered for that, a vertex must meet none of these sides, and its multipliers are those of
+    the program's own cost.
+    """
+    lowered = _capped(system)
+    size, price = _sizes(lowered)
     if not (size and price):
         return None
-    return _on_size(system, size, price, run)
+    found = _on_size(lowered, size, price, run)
+    if lowered is system or found is None:
+        return found
+    if isinstance(found, Nearby) or (lowered.h[found.active] != system.h[found.active]).any():
+        return None
+    w = solved(found.K.T, found.inverse.T, -system.c)
+    count = len(found.active)
+    z = np.zeros_like(found.z)
+    z[found.active] = np.maximum(w[:count], 0.0)
+    return replace(found, z=z, y=w[count:])
 
 
 def _on_size(

@@ -59,11 +59,11 @@ class Solution:
         primal: The optimal point; where there is none, the last iterate.  # shape: (*batch, n)
         dual: The multipliers.
         status: A :class:`Status`, or an array of them for a batch, so that ``status[k]`` is that of element k.
-        primal_residual: Largest violation of a constraint, relative to 1 + the largest right-hand side.
+        primal_residual: Largest violation of a constraint, each relative to its own row's terms (see
+            :mod:`setwise.lp.solvers.residuals`).  # shape: (*batch,)
+        dual_residual: Largest entry of the stationarity condition, each relative to its own column's terms.
             # shape: (*batch,)
-        dual_residual: Largest entry of the stationarity condition, relative to 1 + the largest cost.
-            # shape: (*batch,)
-        gap: |primal - dual objective| / (1 + |primal objective|).  # shape: (*batch,)
+        gap: |primal - dual objective|, and what the dual residual may cost, relative to |c|'|z|.  # shape: (*batch,)
         steps: Factorizations (or the solver's own iterations) spent.  # shape: (*batch,)
         farkas: Where infeasible: multipliers y >= 0 with A'y_A + A_eq'y_eq - y_lower + y_upper = 0 and
             b'y_A + b_eq'y_eq - lower'y_lower + upper'y_upper = -1; zeros elsewhere.
@@ -161,6 +161,45 @@ def merged(parts: Sequence[tuple[Tensor, Solution]], batch: torch.Size) -> Solut
         ray=joined([solution.ray for _, solution in parts]),
         solver=parts[0][1].solver,
     )
+
+
+def to_dtype(solution: Solution, dtype: torch.dtype) -> Solution:
+    """The solution rounded to a dtype; its statuses are those found before."""
+    if solution.value.dtype == dtype:
+        return solution
+    names = ("value", "primal", "primal_residual", "dual_residual", "gap", "ray")
+    rounded = {name: getattr(solution, name).to(dtype) for name in names}
+    dual, farkas = (Duals(*(part.to(dtype) for part in duals)) for duals in (solution.dual, solution.farkas))
+    return replace(solution, **rounded, dual=dual, farkas=farkas)
+
+
+def with_parts(solution: Solution, places: Tensor, part: Solution) -> Solution:
+    """A solution in which that of some elements is another one.
+
+    Args:
+        solution: Of a batch, or of one program.
+        places: The elements, counted through the batch.  # shape: (places,)
+        part: Their solution, of shape (places,) or of one program.
+    """
+    batch = solution.value.shape
+
+    def put(mine: Tensor, theirs: Tensor, dims: int) -> Tensor:
+        own = mine.shape[mine.dim() - dims :]
+        changed = mine.reshape(batch.numel(), *own).clone()
+        changed[places] = theirs.reshape(len(places), *own).to(mine)
+        return changed.reshape(mine.shape)
+
+    statuses = np.asarray(solution.status, dtype=object).reshape(-1).copy()
+    statuses[places.cpu().numpy()] = np.asarray(part.status, dtype=object).reshape(-1)
+    numbers = ("value", "primal_residual", "dual_residual", "gap", "steps")
+    changed: dict[str, Any] = {name: put(getattr(solution, name), getattr(part, name), 0) for name in numbers}
+    for name in ("primal", "ray"):
+        changed[name] = put(getattr(solution, name), getattr(part, name), 1)
+    for name in ("dual", "farkas"):
+        pairs = zip(getattr(solution, name), getattr(part, name), strict=True)
+        changed[name] = Duals(*(put(mine, theirs, 1) for mine, theirs in pairs))
+    status = statuses.reshape(tuple(batch)) if batch else statuses.item()
+    return replace(solution, **changed, status=status, factor=None)
 
 
 class LPError(RuntimeError):

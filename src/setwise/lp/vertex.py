@@ -38,7 +38,7 @@ class Vertex:
         right = xp.concatenate([sides, flat.e], -1)
         solved = (_solve_torch if xp is torch else _solve_numpy)(K, right, -flat.c)
         if solved is None:
-            return cls(index, right, right, K, K), xp.zeros_like(index[:, 0], dtype=bool)
+            return cls(index, right, right, K, K), np.zeros(len(index), dtype=bool)
         x, multipliers, lu, pivots = solved
         chosen = multipliers[:, : index.shape[1]]
         side, price = 1 + largest(flat.h), 1 + largest(flat.c)

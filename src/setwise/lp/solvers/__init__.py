@@ -1,0 +1,1 @@
+"""Algorithms behind :func:`setwise.lp.solve`, and the verifier that every status comes from."""

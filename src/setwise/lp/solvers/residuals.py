@@ -1,0 +1,235 @@
+"""Residuals, duality gap and certificates of linear programs, each measured against its own terms.
+
+For min c'x s.t. G x <= h, E x = e with multipliers z >= 0 and y, each row is measured
+against its own terms, and each column too, so that one large number hides nothing elsewhere:
+
+    primal_i = relu(G_i x - h_i) / (|h_i| + |G_i| |x| + unit max_j |G_ij|),           equalities likewise,
+    dual_j = |r_j| / (|c_j| + |G_j|' |z| + |E_j|' |y| + unit max_i |A_ij|),      r = c + G'z + E'y,
+    gap = (|c'x + h'z + e'y| + charge) / (|c|'|x| + floor).
+
+``unit`` is the size of the point (or of the multipliers) that counts as rounding: 1, or less where all sides (all
+costs) are smaller. ``charge`` is what r costs: r_j < 0 lets the objective fall by |r_j| (upper_j - x_j), or by |r_j|
+max |x| where there is no bound, however small r_j is beside its column. So multipliers that are large and cancel prove
+nothing. ``floor`` is the least cost, for optimal values of 0.
+
+A certificate is a combination that adds up to 0 but for rounding. With |G'z + E'y|_j <= a (|G_j|'z + |E_j|'|y|) and
+-(h'z + e'y) > b (|h|'z + |e|'|y|), no x is feasible but one for which |G_i| |x| >= (b / a) |h_i| on some row: one
+whose own terms cancel that far.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from setwise.lp._flat import Flat, Point
+
+if TYPE_CHECKING:
+    from setwise.lp.single import System
+
+Array = Any  # a torch tensor or a NumPy array
+
+_LEAST_UNIT = 1e-6  # programs may be written in units down to this
+_ROUNDING = 1e-13  # of the terms of a column: what is left of a reduced cost of 0
+_BESIDE_COST = 1e-9  # of the cost: what of it may be called rounding at most
+_CANCELS = 1e-10  # by how much the sum of a certificate may differ from 0, relative to its terms
+_KEPT = 1e-9  # by how much a ray may break a row, relative to the row's terms
+_PROVES = 1e-9  # what it must prove at least, relative to its terms
+FEASIBLE = 1e-7  # by how much the point may break its rows at which an unbounded ray begins
+_SINGLE = 1e-6  # the least tolerance of a program in single precision, whose data are rounded
+
+
+class Residuals(NamedTuple):
+    """How far a point and its multipliers are from optimal, relative; 0 is exact."""
+
+    primal: Array  # shape: (batch,)
+    dual: Array  # shape: (batch,)
+    gap: Array  # shape: (batch,)
+
+    def worst(self) -> Array:
+        """The largest of the three.  # shape: (batch,)."""
+        xp: Any = torch if isinstance(self.primal, Tensor) else np
+        return xp.maximum(xp.maximum(self.primal, self.dual), self.gap)
+
+
+def tolerance_for(dtype: torch.dtype, tolerance: float) -> float:
+    """The tolerance of a program in a dtype: data in single precision are known to 1e-7 only."""
+    return tolerance if dtype == torch.float64 else max(tolerance, _SINGLE)
+
+
+def residuals(flat: Flat, point: Point, *, charged: bool = True) -> Residuals:
+    """Of a batch.
+
+    Args:
+        flat: The programs.
+        point: Points and multipliers.
+        charged: Whether reduced costs that should be 0 are charged. Costs and variables must be in comparable units for
+            that, as after equilibration.
+    """
+    xp = flat.xp
+    x, z, y = point
+    sizes, sizes_eq = flat.sizes_of(x)  # |G| |x| and |E| |x|
+    peaks, peaks_eq, columns = flat.peaks()
+    side, side_eq, cost = abs(flat.h), abs(flat.e), abs(flat.c)
+    unit = _unit(xp, xp.concatenate([side, side_eq], -1))
+    slack = (flat.h - flat.G(x)) * flat.mask
+    broken = _relative(xp, xp.clip(-slack, 0, None), side + sizes + unit * peaks)
+    if side_eq.shape[-1]:
+        off = abs(flat.Ex(x) - flat.e)
+        broken = xp.maximum(broken, _relative(xp, off, side_eq + sizes_eq + unit * peaks_eq))
+    left = flat.c + flat.Gt(z) + flat.Ety(y)
+    terms = cost + flat.sizes_back(z, y)
+    unbalanced = _relative(xp, abs(left), terms + _unit(xp, cost) * columns)
+    gap = abs((flat.c * x).sum(-1) + (flat.h * z).sum(-1) + (flat.e * y).sum(-1))
+    least = xp.concatenate([cost, xp.concatenate([side, side_eq], -1) * (cost == 0).all(-1)[:, None]], -1)
+    least = xp.where(least > 0, least, xp.inf)
+    least = least.amin(-1) if isinstance(least, Tensor) else least.min(-1)
+    least = xp.where(xp.isfinite(least), least, 1.0)
+    if charged:
+        gap = gap + _charge(flat, x, left, terms, least)
+    gap = gap / ((cost * abs(x)).sum(-1) + least * unit[:, 0])
+    return Residuals(*(xp.where(xp.isfinite(part), part, xp.inf) for part in (broken, unbalanced, gap)))
+
+
+def _charge(flat: Flat, x: Array, left: Array, terms: Array, least: Array) -> Array:
+    """What reduced costs that are not 0 cost.
+
+    Nothing is charged for what is rounding beside the column's terms and beside its cost too.  # shape: (batch,)
+    """
+    xp = flat.xp
+    _, low, high = flat.split(flat.h)
+    _, has_low, has_high = flat.split(flat.mask)
+    noise = xp.minimum(_ROUNDING * terms, _BESIDE_COST * xp.maximum(abs(flat.c), least[:, None]))
+    left = xp.where(abs(left) > noise, left, 0.0)
+    far = (abs(x).amax(-1) if isinstance(x, Tensor) else abs(x).max(-1))[:, None]
+    total = 0.0 * left
+    for side, has, sign in ((low, has_low, 1), (high, has_high, -1)):
+        room = far if side is None else xp.where(has > 0, xp.clip(side + sign * x, 0, None), far)
+        total = total + room * xp.clip(sign * left, 0, None)
+    return total.sum(-1)
+
+
+def contradicts(flat: Flat, z: Array, y: Array) -> Array:
+    """Whether multipliers prove that nothing is feasible.  # shape: (batch,)."""
+    xp = flat.xp
+    price = (flat.h * z).sum(-1) + (flat.e * y).sum(-1)
+    size = (abs(flat.h) * abs(z)).sum(-1) + (abs(flat.e) * abs(y)).sum(-1)
+    left = abs(flat.Gt(z) + flat.Ety(y))
+    sums = (left <= _CANCELS * flat.sizes_back(z, y)).all(-1) & (z >= 0).all(-1)
+    return sums & xp.isfinite(price) & (price < 0) & (-price > _PROVES * size)
+
+
+def descends(flat: Flat, x: Array) -> Array:
+    """Whether a direction keeps every constraint and lets the objective fall without end.  # shape: (batch,)."""
+    xp = flat.xp
+    sizes, sizes_eq = flat.sizes_of(x)
+    cost = (flat.c * x).sum(-1)
+    kept = (flat.G(x) <= _KEPT * sizes * _not_bounds(flat, sizes)).all(-1)
+    kept = kept & (abs(flat.Ex(x)) <= _KEPT * sizes_eq).all(-1)
+    return kept & xp.isfinite(cost) & (-cost > _PROVES * (abs(flat.c) * abs(x)).sum(-1))
+
+
+def kept_ray(flat: Flat, x: Array) -> Array:
+    """A direction without what rounding has left of it across a bound.  # shape: (batch, n)."""
+    xp = flat.xp
+    _, has_low, has_high = flat.split(flat.mask)
+    small = _KEPT * (x.abs().amax(-1) if isinstance(x, Tensor) else abs(x).max(-1))[:, None]
+    for has, sign in ((has_low, 1), (has_high, -1)):
+        if has is not None:
+            x = xp.where((has > 0) & (sign * x < 0) & (abs(x) <= small), 0.0, x)
+    return x
+
+
+def _not_bounds(flat: Flat, like: Array) -> Array:
+    """1 for rows of A, 0 for bounds, which have one term: nothing is rounded there.  # shape: (batch, k)."""
+    ones = flat.xp.ones_like(like)
+    ones[:, flat.A.shape[1] :] = 0.0
+    return ones
+
+
+def completed(flat: Flat, z: Array, y: Array, cost: Array | None = None) -> Array:
+    """Multipliers whose bounds pay for what the rows leave of the cost (or of 0), where there is a bound.
+
+    What is rounding beside its column's terms stays unpaid: it would be charged in full at a bound that is far away.
+    Where a lower bound lies above an upper one, what they pay for each other stays.  # shape: (batch, k)
+    """
+    xp = flat.xp
+    z = z * 1
+    _, low, high = flat.split(z)
+    _, side_low, side_high = flat.split(flat.h)
+    _, has_low, has_high = flat.split(flat.mask)
+    both = 0.0 * flat.c
+    if low is not None and high is not None:
+        crossed = (has_low > 0) & (has_high > 0) & (-side_low > side_high)
+        both = xp.where(crossed, xp.minimum(low, high), 0.0)
+    for part in (low, high):
+        if part is not None:
+            part[:] = 0.0
+    left = flat.Gt(z) + flat.Ety(y)
+    terms = flat.sizes_back(z, y)
+    if cost is not None:
+        left, terms = left + cost, terms + abs(cost)
+    left = xp.where(abs(left) > _ROUNDING * terms, left, 0.0)
+    if low is not None:
+        low[:] = (xp.clip(left, 0, None) + both) * has_low
+    if high is not None:
+        high[:] = (xp.clip(-left, 0, None) + both) * has_high
+    return z
+
+
+def residuals_of_one(system: System, x: Array, z: Array, y: Array) -> Residuals:
+    """The same as :func:`residuals` of one program on NumPy arrays, its bounds being rows of G, in few calls."""
+    c, G, h, E, e, count = system.c, system.G, system.h, system.E, system.e, system.count
+    magnitude, far, cost, side = np.abs(G), np.abs(x), np.abs(c), np.abs(h)
+    column = magnitude[:count].max(0, initial=0.0)
+    size, largest = float(side.max(initial=0.0)), float(cost.max())
+    slack, left, terms = h - G @ x, c + z @ G, cost + z @ magnitude
+    gap = float(c @ x + h @ z)
+    off, own = None, None
+    if len(e):
+        magnitude_eq, side_eq, price = np.abs(E), np.abs(e), np.abs(y)
+        size = max(size, float(side_eq.max()))
+        off, own = np.abs(E @ x - e), side_eq + magnitude_eq @ far
+        gap += float(e @ y)
+        left, terms = left + y @ E, terms + price @ magnitude_eq
+        column = np.maximum(column, magnitude_eq.max(0))
+    unit, unit_dual = (min(1.0, max(part, _LEAST_UNIT)) if part else 1.0 for part in (size, largest))
+    broken = _worst(np.maximum(-slack, 0.0), side + magnitude @ far + unit * magnitude.max(1, initial=0.0))
+    if off is not None:
+        broken = max(broken, _worst(off, own + unit * magnitude_eq.max(1)))
+    least = cost[cost > 0] if largest else np.concatenate([side, np.abs(e)])
+    least = least[least > 0]
+    floor = unit * float(least.min()) if least.size else 1.0
+    noise = np.minimum(_ROUNDING * terms, _BESIDE_COST * np.maximum(cost, floor / unit))
+    unpaid = np.where(np.abs(left) > noise, left, 0.0)
+    gap = abs(gap)
+    if unpaid.any():
+        room = np.full((2, len(c)), far.max())  # downwards and upwards
+        sign = G[np.arange(count, len(h)), system.bounded]  # -1 for lower bounds, 1 for upper ones
+        room[(sign > 0).astype(int), system.bounded] = np.maximum(slack[count:], 0.0)
+        gap += float(np.maximum(unpaid, 0.0) @ room[0] + np.maximum(-unpaid, 0.0) @ room[1])
+    return Residuals(broken, _worst(np.abs(left), terms + unit_dual * column), gap / (float(cost @ far) + floor))
+
+
+def _worst(part: Array, whole: Array) -> float:
+    return float((part / np.where(whole > 0, whole, 1.0)).max(initial=0.0))
+
+
+def _relative(xp: Any, part: Array, whole: Array) -> Array:
+    """The largest share of each row of a batch; 0 where there is nothing.  # shape: (batch,)."""
+    if not part.shape[-1]:
+        return part.sum(-1)
+    share = part / xp.where(whole > 0, whole, 1.0)
+    share = xp.where(share == share, share, xp.inf)  # noqa: PLR0124 (NaN is no number)
+    return share.amax(-1) if isinstance(share, Tensor) else share.max(-1)
+
+
+def _unit(xp: Any, size: Array) -> Array:
+    """The size that counts as rounding: that of the largest entry, between 1e-6 and 1; 1 where all are 0."""
+    if not size.shape[-1]:
+        return xp.ones_like(size.sum(-1))[:, None]
+    peak = size.amax(-1) if isinstance(size, Tensor) else size.max(-1)
+    return xp.where(peak > 0, xp.clip(peak, _LEAST_UNIT, 1.0), 1.0)[:, None]
