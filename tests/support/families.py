@@ -5,7 +5,8 @@ A family draws a feasible, bounded program of moderate numbers from a seed. From
 - ``infeasible``: a row c'z <= v - (1 + |v|) / 10, which the optimality of v contradicts;
 - ``unbounded``: a variable t with the column -A u and the cost -c'u - 1, u >= 0, so that (u, 1) is a descending ray;
 - ``scaled``: rows and columns times powers of two between 10^-s and 10^s, which no digit is lost by: the value is v;
-- ``large``: missing upper bounds and an idle row get sides between 1e6 and 1e20, far beyond any optimal point.
+- ``large``: missing bounds and an idle row get sides between 1e6 and 1e20, far beyond any optimal point;
+- ``costly``: every row may be broken at a price between 1e9 and 1e15, which does not pay.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from setwise.lp import LinearProgram
 
 Array = NDArray[Any]
 Family = Callable[[np.random.Generator], "Data"]
+Variant = Callable[["Data", float, np.random.Generator], "Data"]
 
 
 class Data(NamedTuple):
@@ -58,7 +60,13 @@ def _data(
         return np.zeros(0) if side is None else np.asarray(side, dtype=float)
 
     return Data(
-        np.asarray(c, dtype=float), rows(A), sides(b), rows(E), sides(e), np.full(n, lower) * 1.0, np.full(n, upper) * 1.0
+        np.asarray(c, dtype=float),
+        rows(A),
+        sides(b),
+        rows(E),
+        sides(e),
+        np.full(n, lower) * 1.0,
+        np.full(n, upper) * 1.0,
     )
 
 
@@ -114,7 +122,9 @@ def maximum_flow(g: np.random.Generator) -> Data:
     edges = [*_graph(g, nodes), (nodes - 1, 0)]  # what comes back is what flows
     c = np.zeros(len(edges))
     c[-1] = -1.0
-    return _data(c, E=_incidence(edges, nodes), e=np.zeros(nodes), upper=np.append(g.integers(1, 9, len(edges) - 1), 99))
+    return _data(
+        c, E=_incidence(edges, nodes), e=np.zeros(nodes), upper=np.append(g.integers(1, 9, len(edges) - 1), 99)
+    )
 
 
 def knapsack(g: np.random.Generator) -> Data:
@@ -321,22 +331,22 @@ def costly(data: Data, _: float, g: np.random.Generator) -> Data:
     )
 
 
-def draw(family: str, variant: str, seed: int, value: float | None = None) -> tuple[Data, np.random.Generator]:
-    """The program of a family and a seed, and a generator for its variant."""
-    del variant, value
-    return FAMILIES[family](np.random.default_rng([seed, sum(map(ord, family))])), np.random.default_rng([seed, 1])
+VARIANTS: dict[str, Variant] = {
+    "plain": lambda data, _, __: data,
+    "infeasible": infeasible,
+    "unbounded": unbounded,
+    "scaled_4": lambda data, _, g: scaled(data, 4, g),
+    "scaled_8": lambda data, _, g: scaled(data, 8, g),
+    "large": large,
+    "costly": costly,
+}
 
 
-VARIANTS: tuple[str, ...] = ("plain", "infeasible", "unbounded", "scaled_4", "scaled_8", "large", "costly")
+def draw(family: str, seed: int) -> Data:
+    """The program of a family and a seed."""
+    return FAMILIES[family](np.random.default_rng([seed, sum(map(ord, family))]))
 
 
-def variant_of(data: Data, variant: str, value: float, g: np.random.Generator) -> Data:
-    """A variant of a program whose optimum is known."""
-    if variant == "plain":
-        return data
-    if variant.startswith("scaled"):
-        return scaled(data, float(variant.split("_")[1]), g)
-    made: Data = {"infeasible": infeasible, "unbounded": unbounded, "large": large, "costly": costly}[variant](
-        data, value, g
-    )
-    return made
+def vary(data: Data, variant: str, value: float, seed: int) -> Data:
+    """A variant of a program whose optimal value is known."""
+    return VARIANTS[variant](data, value, np.random.default_rng([seed, list(VARIANTS).index(variant)]))

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from setwise.lp.pivots import Array, Corner, Places, solved
+from setwise.lp.pivots import Corner, Places, solved
 from setwise.lp.problem import LinearProgram
 from setwise.lp.single import System
 from setwise.lp.solution import Duals, Solution, Status

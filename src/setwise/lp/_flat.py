@@ -207,15 +207,19 @@ class Flat:
         """Primal and dual objective.  # shape: (batch,) each."""
         return dot(self.c, point.x), -dot(self.h, point.z) - dot(self.e, point.y)
 
+    def bounds(self) -> tuple[Array, Array]:
+        """Lower and upper bounds, infinite where there are none.  # shape: (batch, n) each."""
+        xp = self.xp
+        free = xp.full_like(self.c, xp.inf)
+        (_, low, high), (_, has_low, has_high) = self.split(self.h), self.split(self.mask)
+        lower = -free if low is None or has_low is None else xp.where(has_low > 0, -low, -free)
+        upper = free if high is None or has_high is None else xp.where(has_high > 0, high, free)
+        return lower, upper
+
     def within_bounds(self, x: Array) -> Array:
         """The nearest points that keep the bounds.  # shape: (batch, n)."""
-        _, low, high = self.split(self.h)
-        _, has_low, has_high = self.split(self.mask)
-        if low is not None:
-            x = self.xp.where((has_low > 0) & (x < -low), -low, x)
-        if high is not None:
-            x = self.xp.where((has_high > 0) & (x > high), high, x)
-        return x
+        lower, upper = self.bounds()
+        return self.xp.minimum(self.xp.maximum(x, lower), upper)
 
     def sizes_of(self, x: Array) -> tuple[Array, Array]:
         """|G| |x| and |E| |x|.  # shape: (batch, k), (batch, p)."""
@@ -232,6 +236,11 @@ class Flat:
             if part is not None:
                 total = total + part
         return total
+
+    def largest_in_rows(self, weight: Array) -> Array:
+        """max_j |G_ij| weight_j for positive weights.  # shape: (batch, n) to (batch, k)."""
+        bounds = [weight] * (int(self.has_lower) + int(self.has_upper))
+        return self.xp.concatenate([largest(self.A * weight[:, None, :]), *bounds], -1)
 
     def peaks(self) -> tuple[Array, Array, Array]:
         """Largest entries of the rows of G, the rows of E and the columns of both.  # shape: (batch, k), ..., n)."""
@@ -305,11 +314,8 @@ def capped(flat: Flat) -> Flat:
     """
     needed = torch.maximum(largest(flat.e), largest((-flat.h).relu()))
     side = _limit(flat.h.relu(), needed)
-    _, lower, upper = flat.split(flat.mask)
-    none = torch.zeros_like(flat.c)
-    paid = ((flat.c > 0) & ((none if lower is None else lower) > 0)) | (
-        (flat.c < 0) & ((none if upper is None else upper) > 0)
-    )
+    lower, upper = flat.bounds()
+    paid = ((flat.c > 0) & lower.isfinite()) | ((flat.c < 0) & upper.isfinite())
     price = _limit(torch.where(paid, flat.c.abs(), 0.0), largest(torch.where(paid, 0.0, flat.c)))
     if bool(torch.isinf(side).all()) and bool(torch.isinf(price).all()):
         return flat

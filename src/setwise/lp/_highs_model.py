@@ -97,7 +97,9 @@ class Model:
         left = cost + self.matrix.transposed_times(y, self.n)
         magnitude = self.matrix._replace(value=np.abs(self.matrix.value))
         terms = np.abs(cost) + magnitude.transposed_times(np.abs(y), self.n)
-        left = np.where(np.abs(left) > _ROUNDING * terms, left, 0)  # bounds may be far away: they do not pay for rounding
+        left = np.where(
+            np.abs(left) > _ROUNDING * terms, left, 0
+        )  # bounds may be far away: they do not pay for rounding
         lower = np.where(np.isfinite(self.lower), np.maximum(left, 0), 0)
         upper = np.where(np.isfinite(self.upper), np.maximum(-left, 0), 0)
         residual = _largest(np.abs(left - lower + upper))

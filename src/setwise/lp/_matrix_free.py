@@ -219,16 +219,22 @@ class MatrixFree(Flat):
     def sizes_of(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """|G| |x| and |E| |x|, for operators the roots of sums of squares.  # shape: (batch, k), (batch, p)."""
         bounds = [x.abs()] * (int(self.has_lower) + int(self.has_upper))
-        return torch.cat([self.A.sizes(x), *bounds], -1) * self.mask, self.E.sizes(x)
+        rows: Tensor = torch.cat([self.A.sizes(x), *bounds], -1) * self.mask
+        return rows, self.E.sizes(x)
 
     def sizes_back(self, z: Tensor, y: Tensor) -> Tensor:
         """|G|' |z| + |E|' |y|.  # shape: (batch, n)."""
         rows, lower, upper = self.split(z.abs())
-        total = self.A.sizes_back(rows) + self.E.sizes_back(y)
+        total: Tensor = self.A.sizes_back(rows) + self.E.sizes_back(y)
         for part in (lower, upper):
             if part is not None:
                 total = total + part
         return total
+
+    def largest_in_rows(self, weight: Tensor) -> Tensor:
+        """Norms of the weighted rows of G, in the place of their largest entries.  # shape: (batch, k)."""
+        bounds = [weight] * (int(self.has_lower) + int(self.has_upper))
+        return torch.cat([self.A.squares(weight**2).sqrt(), *bounds], -1)
 
     def peaks(self) -> tuple[Tensor, Tensor, Tensor]:
         """Norms of the rows of G, the rows of E and the columns, in the place of their largest entries."""

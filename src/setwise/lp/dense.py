@@ -19,12 +19,12 @@ from setwise.lp._lines import Lines
 from setwise.lp._matrix_free import MatrixFree, equilibrate_products, is_written_out
 from setwise.lp._odd import odd_elements
 from setwise.lp._ways import Ways
-from setwise.lp.forms import FORMS, Active, Dense, Form, Plain, Prepared, check_form, choose
+from setwise.lp.forms import FORMS, Active, ConjugateGradients, Dense, Form, Prepared, Sparse, check_form, choose
 from setwise.lp.one_by_one import gather, take
 from setwise.lp.pivots import Array, Corner
+from setwise.lp.presolve.equilibration import Equilibration
 from setwise.lp.problem import LinearProgram
 from setwise.lp.single import System, to_array
-from setwise.lp.presolve.equilibration import Equilibration
 from setwise.lp.solution import Duals, Solution, Status, merged, to_dtype, with_parts
 from setwise.lp.solvers.verifier import tolerance_for, verify
 
@@ -200,14 +200,15 @@ class ExteriorNewton:
         form = choose(self.system, problem)
         check_form(form, problem)
         scaling = Equilibration.of(problem)
-        working = problem
-        if scaling is not None and isinstance(form, Plain):  # a sketch knows the problem's own variables
-            working, start = scaling.apply(problem), scaling.map_start(start)
-        equilibrated = isinstance(problem.A, Tensor) and isinstance(problem.A_eq, Tensor)
-        equilibrated = equilibrated and (scaling is None or working is not problem)
-        solution = self._run(working, form, max_steps, level, start, equilibrated=equilibrated)
-        if working is not problem and scaling is not None:
-            solution = verify(problem, scaling.postsolve(solution), level, equilibrated=False)
+        if scaling is None or not isinstance(form, Dense | Active | Sparse | ConjugateGradients):
+            # A sketch knows the problem's own variables, an operator its own units.
+            tensors = isinstance(problem.A, Tensor) and isinstance(problem.A_eq, Tensor)
+            equilibrated = scaling is None and tensors
+            solution = self._run(problem, form, max_steps, level, start, equilibrated=equilibrated)
+        else:
+            scaled, start = scaling.apply(problem), scaling.map_start(start)
+            solution = scaling.postsolve(self._run(scaled, form, max_steps, level, start, equilibrated=True))
+            solution = verify(problem, solution, level, equilibrated=False)
         return to_dtype(solution, problem.dtype)
 
     def _run(

@@ -36,7 +36,6 @@ from setwise.lp.operator import is_csr, matvec, rmatvec
 from setwise.lp.problem import LinearProgram
 from setwise.lp.solution import Duals, Solution
 
-
 _PENALTIES = tuple(10.0**-k for k in range(3, 9))
 _MOST_STEPS = 300  # of the unrolled gradient on its way
 _SETTLED = 1e-10  # relative change of an iterate that is the last one
@@ -184,7 +183,7 @@ class _Recorded(NamedTuple):
         far = 1e-2 * gradient.detach().abs().amax(-1)[..., None, None].clamp(max=1.0)
         eye = torch.eye(c.shape[-1], dtype=c.dtype, device=c.device)
         hessian = (self.rows.mT * weight.unsqueeze(-2)) @ self.rows + self.E.mT @ self.E + (settings.ridge + far) * eye
-        d = -torch.linalg.solve(hessian, gradient)
+        d: Tensor = -torch.linalg.solve(hessian, gradient)
         q = matvec(self.rows, d) * self.mask
         return y + self._length(t, q, matvec(self.E, d), r, (c * d).sum(-1)).unsqueeze(-1) * d
 

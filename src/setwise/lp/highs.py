@@ -23,8 +23,8 @@ from torch import Tensor
 
 from setwise import _checks
 from setwise.lp._highs_model import Array, Model, Multipliers, models
-from setwise.lp.problem import LinearProgram
 from setwise.lp.presolve.equilibration import Equilibration
+from setwise.lp.problem import LinearProgram
 from setwise.lp.solution import Duals, Solution, Status, to_dtype
 from setwise.lp.solvers.verifier import tolerance_for, verify
 
@@ -98,8 +98,8 @@ class HiGHS:
         Args:
             problem: The programs; ``A`` and ``A_eq`` dense or CSR.
             max_steps: Largest number of iterations (simplex, interior point and crossover together) for each program.
-            tolerance: Largest residual and gap (see :mod:`setwise.lp.solvers.residuals`); 1e-6 at least for a program in
-                float32, whose data are rounded.
+            tolerance: Largest residual and gap (see :mod:`setwise.lp.solvers.residuals`); 1e-6 at least for a program
+                in float32, whose data are rounded.
             start: An earlier solution of programs of the same shape: its active constraints give the first basis of the
                 simplex method. ``method="ipm"`` does not use it.
 

@@ -17,6 +17,7 @@ from setwise.lp import Duals, ExteriorNewton, HiGHS, Interior, LinearProgram, So
 from setwise.lp._flat import Flat, Point, equilibrate
 from setwise.lp.interior import interior
 from setwise.lp.newton import minimize_penalty, published_point, published_step
+from setwise.lp.solvers.residuals import residuals
 
 SHORT, LONG = 20, 300  # the papers' number of steps, and enough of them
 PENALTY = RIDGE = 1e-3  # the papers'
@@ -158,8 +159,8 @@ class Case:
         """The larger of the relative error of the value and the relative violation.  # shape: (batch,)."""
         value = self.exact.value
         off = ((self.flat.c * point).sum(-1) - value).abs() / (1 + value.abs())
-        violation = self.flat.residuals(Point(point, torch.zeros_like(self.flat.h), torch.zeros_like(self.flat.e)))[0]
-        return torch.maximum(off, violation)
+        start = Point(point, torch.zeros_like(self.flat.h), torch.zeros_like(self.flat.e))
+        return torch.maximum(off, residuals(self.flat, start).primal)
 
     def qualification(self) -> tuple[Tensor, Tensor]:
         """Rows active at the optimum, equalities among them, and their rank.  # shape: (batch,) each."""
@@ -192,7 +193,9 @@ def loop(case: Case, start: Tensor, step_size: float = 1.0) -> Trace:
         if step == LONG or (step_size == 1 and step in STOPS):
             point = published_point(flat, y, PENALTY)
             error[step] = case.error(point.x)
-            converged[step] = flat.residuals(point)[1] <= SOLVED  # stationarity: the gradient of the penalty function
+            converged[step] = (
+                residuals(flat, point).dual <= SOLVED
+            )  # stationarity: the gradient of the penalty function
         if step >= LONG - LONGEST_CYCLE:
             tail.append(y)
     back = torch.stack(tail[-2::-1])  # shape: (steps back - 1, batch, n)

@@ -215,6 +215,4 @@ def _is_well_scaled(A: Tensor, E: Tensor) -> bool:
         peaks = [part.amax(-1) for part in rows]
         columns = [part.amax(-2) for part in rows]
         peaks += [torch.maximum(*torch.broadcast_tensors(*columns))] if len(columns) == 2 else columns
-    return all(
-        bool(((peak == 0) | ((peak <= WELL_SCALED) & (peak >= 1 / WELL_SCALED))).all()) for peak in peaks
-    )
+    return all(bool(((peak == 0) | ((peak <= WELL_SCALED) & (peak >= 1 / WELL_SCALED))).all()) for peak in peaks)

@@ -88,7 +88,7 @@ def exact_direction(one: Flat, x: Tensor) -> Tensor | None:
         x: The direction.  # shape: (1, n)
     """
     for candidate in _directions(one, x):
-        kept = kept_ray(one, candidate)
+        kept: Tensor = kept_ray(one, candidate)
         if bool(descends(one, kept)):
             return kept
     return None

@@ -10,7 +10,10 @@ against its own terms, and each column too, so that one large number hides nothi
 ``unit`` is the size of the point (or of the multipliers) that counts as rounding: 1, or less where all sides (all
 costs) are smaller. ``charge`` is what r costs: r_j < 0 lets the objective fall by |r_j| (upper_j - x_j), or by |r_j|
 max |x| where there is no bound, however small r_j is beside its column. So multipliers that are large and cancel prove
-nothing. ``floor`` is the least cost, for optimal values of 0.
+nothing. ``floor`` is the least cost, for optimal values of 0. A part of the objective that is small beside the whole
+may be wrong and not show in the gap: so no row may have both slack and a multiplier,
+
+    gap >= (1/1000) min(slack_i / terms of row i, z_i max_j |G_ij| / terms of column j)     for all i.
 
 A certificate is a combination that adds up to 0 but for rounding. With |G'z + E'y|_j <= a (|G_j|'z + |E_j|'|y|) and
 -(h'z + e'y) > b (|h|'z + |e|'|y|), no x is feasible but one for which |G_i| |x| >= (b / a) |h_i| on some row: one
@@ -35,6 +38,7 @@ Array = Any  # a torch tensor or a NumPy array
 _LEAST_UNIT = 1e-6  # programs may be written in units down to this
 _ROUNDING = 1e-13  # of the terms of a column: what is left of a reduced cost of 0
 _BESIDE_COST = 1e-9  # of the cost: what of it may be called rounding at most
+_BOTH = 1e-3  # weight of slack and multiplier of one row beside the other residuals
 _CANCELS = 1e-10  # by how much the sum of a certificate may differ from 0, relative to its terms
 _KEPT = 1e-9  # by how much a ray may break a row, relative to the row's terms
 _PROVES = 1e-9  # what it must prove at least, relative to its terms
@@ -91,6 +95,9 @@ def residuals(flat: Flat, point: Point, *, charged: bool = True) -> Residuals:
     if charged:
         gap = gap + _charge(flat, x, left, terms, least)
     gap = gap / ((cost * abs(x)).sum(-1) + least * unit[:, 0])
+    share = slack / _positive(xp, side + sizes + unit * peaks)
+    both = xp.minimum(xp.clip(share, 0, None), abs(z) * flat.largest_in_rows(1 / _positive(xp, terms)))
+    gap = xp.maximum(gap, _BOTH * (both.amax(-1) if isinstance(both, Tensor) else both.max(-1)))
     return Residuals(*(xp.where(xp.isfinite(part), part, xp.inf) for part in (broken, unbalanced, gap)))
 
 
@@ -100,14 +107,13 @@ def _charge(flat: Flat, x: Array, left: Array, terms: Array, least: Array) -> Ar
     Nothing is charged for what is rounding beside the column's terms and beside its cost too.  # shape: (batch,)
     """
     xp = flat.xp
-    _, low, high = flat.split(flat.h)
-    _, has_low, has_high = flat.split(flat.mask)
+    lower, upper = flat.bounds()
     noise = xp.minimum(_ROUNDING * terms, _BESIDE_COST * xp.maximum(abs(flat.c), least[:, None]))
     left = xp.where(abs(left) > noise, left, 0.0)
     far = (abs(x).amax(-1) if isinstance(x, Tensor) else abs(x).max(-1))[:, None]
     total = 0.0 * left
-    for side, has, sign in ((low, has_low, 1), (high, has_high, -1)):
-        room = far if side is None else xp.where(has > 0, xp.clip(side + sign * x, 0, None), far)
+    for side, sign in ((lower, 1), (upper, -1)):
+        room = xp.where(xp.isfinite(side), xp.clip(sign * (x - side), 0, None), far)
         total = total + room * xp.clip(sign * left, 0, None)
     return total.sum(-1)
 
@@ -135,11 +141,9 @@ def descends(flat: Flat, x: Array) -> Array:
 def kept_ray(flat: Flat, x: Array) -> Array:
     """A direction without what rounding has left of it across a bound.  # shape: (batch, n)."""
     xp = flat.xp
-    _, has_low, has_high = flat.split(flat.mask)
     small = _KEPT * (x.abs().amax(-1) if isinstance(x, Tensor) else abs(x).max(-1))[:, None]
-    for has, sign in ((has_low, 1), (has_high, -1)):
-        if has is not None:
-            x = xp.where((has > 0) & (sign * x < 0) & (abs(x) <= small), 0.0, x)
+    for side, sign in zip(flat.bounds(), (1, -1), strict=True):
+        x = xp.where(xp.isfinite(side) & (sign * x < 0) & (abs(x) <= small), 0.0, x)
     return x
 
 
@@ -159,12 +163,10 @@ def completed(flat: Flat, z: Array, y: Array, cost: Array | None = None) -> Arra
     xp = flat.xp
     z = z * 1
     _, low, high = flat.split(z)
-    _, side_low, side_high = flat.split(flat.h)
-    _, has_low, has_high = flat.split(flat.mask)
+    lower, upper = flat.bounds()
     both = 0.0 * flat.c
     if low is not None and high is not None:
-        crossed = (has_low > 0) & (has_high > 0) & (-side_low > side_high)
-        both = xp.where(crossed, xp.minimum(low, high), 0.0)
+        both = xp.where(lower > upper, xp.minimum(low, high), 0.0)
     for part in (low, high):
         if part is not None:
             part[:] = 0.0
@@ -173,10 +175,9 @@ def completed(flat: Flat, z: Array, y: Array, cost: Array | None = None) -> Arra
     if cost is not None:
         left, terms = left + cost, terms + abs(cost)
     left = xp.where(abs(left) > _ROUNDING * terms, left, 0.0)
-    if low is not None:
-        low[:] = (xp.clip(left, 0, None) + both) * has_low
-    if high is not None:
-        high[:] = (xp.clip(-left, 0, None) + both) * has_high
+    for part, side, sign in ((low, lower, 1), (high, upper, -1)):
+        if part is not None:
+            part[:] = xp.where(xp.isfinite(side), xp.clip(sign * left, 0, None) + both, 0.0)
     return z
 
 
@@ -197,7 +198,8 @@ def residuals_of_one(system: System, x: Array, z: Array, y: Array) -> Residuals:
         left, terms = left + y @ E, terms + price @ magnitude_eq
         column = np.maximum(column, magnitude_eq.max(0))
     unit, unit_dual = (min(1.0, max(part, _LEAST_UNIT)) if part else 1.0 for part in (size, largest))
-    broken = _worst(np.maximum(-slack, 0.0), side + magnitude @ far + unit * magnitude.max(1, initial=0.0))
+    rows = side + magnitude @ far + unit * magnitude.max(1, initial=0.0)
+    broken = _worst(np.maximum(-slack, 0.0), rows)
     if off is not None:
         broken = max(broken, _worst(off, own + unit * magnitude_eq.max(1)))
     least = cost[cost > 0] if largest else np.concatenate([side, np.abs(e)])
@@ -211,18 +213,29 @@ def residuals_of_one(system: System, x: Array, z: Array, y: Array) -> Residuals:
         sign = G[np.arange(count, len(h)), system.bounded]  # -1 for lower bounds, 1 for upper ones
         room[(sign > 0).astype(int), system.bounded] = np.maximum(slack[count:], 0.0)
         gap += float(np.maximum(unpaid, 0.0) @ room[0] + np.maximum(-unpaid, 0.0) @ room[1])
-    return Residuals(broken, _worst(np.abs(left), terms + unit_dual * column), gap / (float(cost @ far) + floor))
+    both = (z > 0) & (slack > 0)
+    together = 0.0
+    if both.any():
+        weight = (magnitude[both] / _positive(np, terms)).max(1) * z[both]
+        together = _BOTH * float(np.minimum(slack[both] / rows[both], weight).max())
+    gap = max(gap / (float(cost @ far) + floor), together)
+    return Residuals(broken, _worst(np.abs(left), terms + unit_dual * column), gap)
 
 
 def _worst(part: Array, whole: Array) -> float:
-    return float((part / np.where(whole > 0, whole, 1.0)).max(initial=0.0))
+    return float((part / _positive(np, whole)).max(initial=0.0))
+
+
+def _positive(xp: Any, size: Array) -> Array:
+    """Sizes to divide by, 1 where they are 0."""
+    return xp.where(size > 0, size, 1.0)
 
 
 def _relative(xp: Any, part: Array, whole: Array) -> Array:
     """The largest share of each row of a batch; 0 where there is nothing.  # shape: (batch,)."""
     if not part.shape[-1]:
         return part.sum(-1)
-    share = part / xp.where(whole > 0, whole, 1.0)
+    share = part / _positive(xp, whole)
     share = xp.where(share == share, share, xp.inf)  # noqa: PLR0124 (NaN is no number)
     return share.amax(-1) if isinstance(share, Tensor) else share.max(-1)
 
