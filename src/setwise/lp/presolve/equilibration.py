@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Self, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -66,7 +67,7 @@ class Equilibration:
     @classmethod
     def _factors(cls, A: Tensor, E: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Of the rows of A, the rows of A_eq, and the columns."""
-        batch = torch.broadcast_shapes(A.shape[:-2], E.shape[:-2])
+        batch = torch.Size(np.broadcast_shapes(A.shape[:-2], E.shape[:-2]))  # torch's own loads sympy
         count, m, p, n = batch.numel(), A.shape[-2], E.shape[-2], A.shape[-1]
         upper, lower = (_Entries.of(part, batch) for part in (A, E))
         at = torch.cat([upper.placed(m, m + p, 0), lower.placed(p, m + p, m)])
