@@ -44,6 +44,7 @@ _CHOICE_FROM = 1 << 12  # keys; with fewer the two ways take about the same time
 _TORCH_RADIX_FROM = 1 << 15  # keys; with fewer torch sorts by comparisons
 _TRIAL_KEYS = 1 << 15
 _TRIAL_TURNS = 3
+_TRIAL_SECONDS = 0.05  # five milliseconds are enough, but on a machine that is busy otherwise
 _CLEARLY_FASTER = 1.3  # so that noise does not decide; above the cache the quicksort gains on the radix sort
 
 Sorted: TypeAlias = tuple[NDArray[np.int64], NDArray[np.bool_]]
@@ -89,11 +90,14 @@ def _faster(usual: Sort, other: Sort) -> Sort:
     key = generator.standard_normal(_TRIAL_KEYS, np.float32)
     last = generator.random(_TRIAL_KEYS, np.float32) < 0.5
     best = {usual: float("inf"), other: float("inf")}
+    begin = time.perf_counter()
     for _ in range(_TRIAL_TURNS):
         for sort, seconds in best.items():
             start = time.perf_counter()
             sort(key, last)
             best[sort] = min(seconds, time.perf_counter() - start)
+        if time.perf_counter() - begin > _TRIAL_SECONDS:
+            break
     return other if best[usual] > _CLEARLY_FASTER * best[other] else usual
 
 
