@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-import auc
 import setwise
 from auc_program import table as program_table
 from cases import Loss
@@ -116,11 +115,10 @@ def of_probabilities(loss: Loss) -> Loss:
 
 
 def part() -> Part:
-    """Ratios to cross-entropy and a sort with nothing else between (`auc.py`), then all losses in turns."""
-    alone = auc.part(sorted({10_000, *auc.LEVELS}))  # growth is asked for from 10,000 to 10,000,000
+    """All losses in turns, then the program; ratios to cross-entropy with nothing else between are in `auc.py`."""
     table = loss_table("auc_losses", "auc", SIZES, title="AUC losses", memory_n=1_000_000)
-    judged = alone.verdicts + faster(table, "AUCLoss", ("pair matrix", "LibAUC Pair"), 4096, 10.0)
-    return Part([table, *alone.tables, program_table()], judged)
+    judged = faster(table, "AUCLoss", ("pair matrix", "LibAUC Pair"), 4096, 10.0)
+    return Part([table, program_table()], judged)
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ from torch import Tensor, nn
 from setwise import metrics
 from setwise.data import load
 from setwise.data.s_mnist import s_mnist
+from setwise.experiments.machine import cpu
 from setwise.lagrangian.groups import EqualQuality
 
 TRAIN, VALIDATION, TEST = 5000, 5000, 10_000
@@ -157,7 +158,7 @@ def main() -> None:
             for name in args.models:
                 for method in METHODS:
                     found = run(method, MODELS[name], parts, seed)
-                    rows.append({"model": name, "seed": seed, "method": method, **found})
+                    rows.append({"model": name, "seed": seed, "method": method, **found, "cpu": cpu()})
                     file.write(json.dumps(rows[-1]) + "\n")
                     file.flush()
     print(table(sorted(rows, key=lambda row: row["model"])))

@@ -39,6 +39,7 @@ import torch
 from torch import Tensor, nn
 
 from setwise.data import data_root, load_table
+from setwise.experiments.machine import cpu
 from setwise.lagrangian.constrained import ConstrainedObjective
 from setwise.lagrangian.rates import equal_tpr
 from setwise.lagrangian.selection import Choice, Selection
@@ -230,7 +231,7 @@ def main() -> None:
                 if with_peer:
                     found |= {key: peer(bound, parts) for key, bound in PEERS.items()}
                 for method, values in found.items():
-                    rows.append({"set": name, "seed": seed, "method": method, **values})
+                    rows.append({"set": name, "seed": seed, "method": method, **values, "cpu": cpu()})
                     file.write(json.dumps(rows[-1]) + "\n")
                 file.flush()
     print(table(rows))

@@ -29,6 +29,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from setwise.experiments.machine import numpy_extensions
+
 HERE = Path(__file__).parent
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"), "1")
 STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
@@ -145,6 +147,12 @@ def apart(
         return result
 
     return run
+
+
+def without_avx512() -> dict[str, str]:
+    """An environment for :func:`apart` in which NumPy makes no use of AVX-512; empty where it makes none here."""
+    names = [name for name in numpy_extensions() if name.startswith("AVX512") or name == "X86_V4"]
+    return {"NPY_DISABLE_CPU_FEATURES": " ".join(names)} if names else {}
 
 
 def largest_error(found: Tensor, exact: Tensor) -> float:

@@ -43,6 +43,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from setwise.data import load_keel
+from setwise.experiments.machine import cpu
 from setwise.metrics import paired_mean_interval
 
 SETS = (
@@ -155,7 +156,7 @@ def main() -> None:
                     continue
                 runs[name, method, fold] = run(name, method, fold)
                 with settings.out.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(runs[name, method, fold]) + "\n")
+                    file.write(json.dumps(runs[name, method, fold] | {"cpu": cpu()}) + "\n")
     for measure in OURS:
         compare(runs, measure, settings.folds)
 

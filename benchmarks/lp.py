@@ -30,6 +30,7 @@ import torch
 from torch import Tensor
 
 from harness import first_line, one_thread, peer
+from setwise.experiments.machine import cpu
 
 LIMIT = 60.0  # seconds that one repetition of a method may take
 BUDGET = 10.0  # seconds after which a method gets no further repetition of a cell
@@ -401,7 +402,9 @@ def main() -> None:
         same = following is not None and following[:2] == cell[:2]
         skipped = skipped | too_slow(records, cell, following) if following is not None and same else set()
         if args.json:  # after every cell, so that a run cut short leaves what it has
-            args.json.write_text(json.dumps({"threads": 1, "torch": torch.__version__, "cells": kept}, indent=2))
+            args.json.write_text(
+                json.dumps({"threads": 1, "cpu": cpu(), "torch": torch.__version__, "cells": kept}, indent=2)
+            )
 
 
 if __name__ == "__main__":

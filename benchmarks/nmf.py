@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from setwise.experiments.machine import cpu
 from setwise.experiments.networks import SmallConvNet
 from setwise.experiments.reproduce.nmf_maps import fashion, first_layer, trained
 from setwise.nmf import heat_maps, separable_nmf
@@ -104,7 +105,7 @@ def table(sizes: list[int], file: Path | None) -> None:
                 flush=True,
             )
     if file:
-        file.write_text(json.dumps({"threads": 1, "places": PLACES, "rows": rows}, indent=2))
+        file.write_text(json.dumps({"threads": 1, "cpu": cpu(), "places": PLACES, "rows": rows}, indent=2))
 
 
 def picture(file: Path) -> None:

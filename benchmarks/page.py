@@ -32,7 +32,9 @@ def tables(name: str, stored: dict[str, Any] | None) -> str:
         return "Not measured on this machine yet."
     part, taken = Part.from_json(stored), stored["taken"]
     shown = f"\n\n![Time over n]({picture(name)})" if name in PICTURES else ""
-    return f"{part.markdown()}{shown}\n\nTaken {taken['date']} at {taken['commit']}, {taken['seconds']} seconds."
+    extensions = taken.get("cpu", "vector extensions not recorded")
+    when = f"Taken {taken['date']} at {taken['commit']}, {taken['seconds']} seconds. CPU: {extensions}."
+    return f"{part.markdown()}{shown}\n\n{when}"
 
 
 def about(results: dict[str, Any], name: str) -> str:

@@ -23,7 +23,7 @@ from torch import Tensor
 
 import setwise
 from cases import Loss, binary, passes, soft_f1
-from harness import HERE, Action, Case, apart, exponent, extra_megabytes, interleave, one_thread
+from harness import HERE, Action, Case, apart, exponent, extra_megabytes, interleave, one_thread, without_avx512
 from lp import Cell, draw, with_highs, with_setwise
 from records import too_much
 from setwise import metrics
@@ -39,11 +39,22 @@ Ratios = Iterator[tuple[str, float]]
 def auc_losses() -> Ratios:
     """AUC beside cross-entropy, and its growth."""
     cross_entropy, auc = torch.nn.BCEWithLogitsLoss(), setwise.AUCLoss()
-    for n, repetitions in ((64, 400), (4096, 300), (65_536, 60), (MILLION, 7)):
+    for n, repetitions in ((64, 400), (256, 400), (4096, 300), (65_536, 60), (MILLION, 15)):
         times = interleave({"bce": passes(cross_entropy, n), "auc": passes(auc, n)}, repetitions)
         yield f"AUCLoss / BCE, n = {n:,}", times["auc"].ms / times["bce"].ms
     times = interleave({str(n): passes(auc, n) for n in GROWTH}, 9)
     yield "growth exponent of AUCLoss", exponent(GROWTH, [times[str(n)].ms for n in GROWTH])
+
+
+def listed_auc_losses() -> list[tuple[str, float]]:
+    """The same as a list; :func:`auc_losses_without_avx512` runs it in a process of its own."""
+    return list(auc_losses())
+
+
+def auc_losses_without_avx512() -> Ratios:
+    """The same where NumPy sorts without AVX-512, as on most CPUs."""
+    for name, value in apart(listed_auc_losses, without_avx512())():
+        yield f"{name}, without AVX-512", value
 
 
 def other_losses() -> Ratios:
@@ -128,7 +139,14 @@ def memory() -> Ratios:
         yield "AUCLoss, bytes per score", spent * 2**20 / MILLION
 
 
-PARTS: list[Callable[[], Ratios]] = [auc_losses, other_losses, programs, large_arrays, memory]
+PARTS: list[Callable[[], Ratios]] = [
+    auc_losses,
+    auc_losses_without_avx512,
+    other_losses,
+    programs,
+    large_arrays,
+    memory,
+]
 
 
 def measure(parts: list[Callable[[], Ratios]], levels: dict[str, float]) -> tuple[dict[str, float], list[str]]:

@@ -32,6 +32,7 @@ from torch import Tensor, nn
 
 from setwise import metrics
 from setwise.data import data_root, load_table, stratified_split
+from setwise.experiments.machine import cpu
 from setwise.lagrangian.constrained import ConstrainedObjective
 from setwise.lagrangian.thresholds import adjust_threshold
 
@@ -186,7 +187,8 @@ def main() -> None:
                 for kind in NETWORKS:
                     found = run(parts, kind, seed)
                     for method in METHODS:
-                        rows.append({"set": name, "seed": seed, "model": kind, "method": method, **found[method]})
+                        cell = {"set": name, "seed": seed, "model": kind, "method": method, "cpu": cpu()}
+                        rows.append(cell | found[method])
                         file.write(json.dumps(rows[-1]) + "\n")
                     file.flush()
     print(table(rows))

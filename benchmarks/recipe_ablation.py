@@ -20,6 +20,7 @@ import torch
 
 from recipe_search import BATCH, OTHER, SETS, run
 from setwise import metrics
+from setwise.experiments.machine import cpu
 
 BASE: dict[str, dict[str, Any]] = {
     "tables": {"learning_rate": 0.003, "weight_decay": 0.3, "batch_positives": 0.5, "members": 1},
@@ -98,7 +99,9 @@ def main() -> None:
             settings = None if variant is None else settings_of(variant, arguments.measure, arguments.kind)
             seeds = list(range(100, 100 + SEEDS[arguments.kind]))
             record = {"measure": arguments.measure, "kind": arguments.kind, "set": name, "variant": variant}
-            record |= {"settings": settings} | run(arguments.measure, arguments.kind, name, seeds, settings)
+            record |= {"settings": settings, "cpu": cpu()} | run(
+                arguments.measure, arguments.kind, name, seeds, settings
+            )
             with arguments.out.open("a") as file:
                 file.write(json.dumps(record) + "\n")
             records.append(record)

@@ -30,6 +30,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, OneCycleLR
 
 from setwise import InputError, data
+from setwise.experiments.machine import cpu
 from setwise.experiments.outcome import fitting, problems
 from setwise.experiments.outcome.fitting import Training
 from setwise.experiments.outcome.methods import BASELINE, IMAGE_RATES, METHODS, TABLE_RATES, Setting, of_recipe
@@ -217,7 +218,7 @@ def main() -> None:
         settings = None if number is None else candidate(arguments.measure, arguments.kind, number)
         key = json.dumps([settings, name, seeds])
         if key not in done:
-            record = {"number": number, "set": name, "seeds": seeds, "settings": settings}
+            record = {"number": number, "set": name, "seeds": seeds, "settings": settings, "cpu": cpu()}
             record |= run(arguments.measure, arguments.kind, name, list(range(100, 100 + seeds)), settings)
             with arguments.out.open("a") as file:
                 file.write(json.dumps(record) + "\n")

@@ -23,6 +23,7 @@ import numpy as np
 import torch
 
 from harness import HERE, exponent, one_thread
+from setwise.experiments.machine import cpu, cpu_model
 
 RESULTS = HERE / "results"
 NOTEWORTHY = 1.25  # times slower or faster than the stored run, before it is told
@@ -175,14 +176,7 @@ def _clean(value: Any) -> Any:
 
 def machine() -> dict[str, Any]:
     """What the figures depend on, and does not change between runs."""
-    info = Path("/proc/cpuinfo")
-    text = info.read_text() if info.exists() else ""
-    model = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
-    return {
-        "cpu": model.group(1).strip() if model else platform.processor() or platform.machine(),
-        "cores": os.cpu_count(),
-        "system": platform.system(),
-    }
+    return {"cpu": cpu_model(), "cores": os.cpu_count(), "system": platform.system()}
 
 
 def machine_name() -> str:
@@ -206,7 +200,7 @@ def commit() -> str:
 
 
 def stamp(seconds: float) -> dict[str, Any]:
-    """When, from which commit, with which versions, and how long it took."""
+    """When, from which commit, with which versions and vector extensions, and how long it took."""
     return {
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M"),
         "commit": commit(),
@@ -214,6 +208,7 @@ def stamp(seconds: float) -> dict[str, Any]:
         "python": platform.python_version(),
         "torch": torch.__version__,
         "numpy": np.__version__,
+        "cpu": cpu(),
     }
 
 

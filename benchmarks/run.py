@@ -43,6 +43,7 @@ class Entry(NamedTuple):
 
 PARTS = {
     "auc": Entry("auc_losses", "part", "AUC losses"),
+    "sorts": Entry("auc", "part", "AUCLoss beside cross-entropy, by the way NumPy sorts"),
     "f1": Entry("measure_losses", "f1_part", "F-score losses"),
     "points": Entry("measure_losses", "points_part", "losses at an operating point"),
     "ranking": Entry("measure_losses", "ranking_part", "average precision and partial AUC"),

@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from setwise.experiments.machine import cpu, cpus_of
 from setwise.experiments.sized_digits import BASELINES, METHODS, NETWORKS, DigitProtocol, train_digits
 from setwise.metrics import mean_interval
 
@@ -89,7 +90,7 @@ def work(workers: int, only: list[str]) -> None:
     with ProcessPoolExecutor(workers) as pool, RESULTS.open("a") as file:
         for count, future in enumerate(as_completed([pool.submit(run, cell) for cell in missing]), 1):
             line = future.result()
-            file.write(json.dumps(line) + "\n")
+            file.write(json.dumps(line | {"cpu": cpu()}) + "\n")
             file.flush()
             left = (time.time() - begin) / count * (len(missing) - count) / 60
             print(f"{count}/{len(missing)} {key(line)} {line['accuracy']:.2f} ({left:.0f} min left)", flush=True)
@@ -107,7 +108,7 @@ def tables() -> None:
     whole = [
         "# S-MNIST, every cell",
         "",
-        "Written by `python benchmarks/s_mnist.py --table`: means and 95 % intervals.",
+        f"Written by `python benchmarks/s_mnist.py --table`: means and 95 % intervals. {cpus_of(by_cell.values())}.",
     ]
     for network in NETWORKS:
         title = "500 hidden units" if network == "hidden" else "Linear network"

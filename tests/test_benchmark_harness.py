@@ -127,7 +127,7 @@ def test_a_part_comes_back_from_its_file(tmp_path: Path) -> None:
     whole = records.load(file)
     assert set(whole["parts"]) == {"sorting", "other"}
     assert set(whole["machine"]) == {"cpu", "cores", "system"}
-    assert {"date", "commit", "torch", "numpy", "seconds"} <= set(whole["parts"]["sorting"]["taken"])
+    assert {"date", "commit", "torch", "numpy", "seconds", "cpu"} <= set(whole["parts"]["sorting"]["taken"])
     back = records.Part.from_json(whole["parts"]["sorting"])
     assert back.tables[0].rows[3].ms is None, "nan has no place in JSON"
     assert back.tables[0].rows[:3] == part().tables[0].rows[:3]
@@ -195,6 +195,19 @@ def test_the_page_is_filled_from_what_is_stored(tmp_path: Path) -> None:
     assert new.startswith("a\n<!-- begin auc -->\n\n### Sorting\n")
     assert "Not measured on this machine yet." in new
     assert page.filled(new, records.load(file), "machine") == new
+    whole = records.load(file)
+    assert whole["parts"]["auc"]["taken"]["cpu"] in new
+    del whole["parts"]["auc"]["taken"]["cpu"]
+    assert "CPU: vector extensions not recorded." in page.filled(text, whole, "machine")
+
+
+def test_numpy_without_avx512_is_another_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(harness, "numpy_extensions", lambda: ["X86_V2", "X86_V3", "X86_V4", "AVX512_ICL"])
+    assert harness.without_avx512() == {"NPY_DISABLE_CPU_FEATURES": "X86_V4 AVX512_ICL"}
+    monkeypatch.setattr(harness, "numpy_extensions", lambda: ["NEON", "ASIMD"])
+    assert harness.without_avx512() == {}
+    monkeypatch.undo()
+    assert harness.apart(harness.without_avx512, harness.without_avx512())() == {}
 
 
 def test_the_page_has_a_place_for_every_part_and_says_what_is_stored() -> None:

@@ -17,8 +17,9 @@ refused.
 
 **When.** Every loss takes ``group``: ``None``, the default, uses the default process group where there is one and
 gradients are recorded; a ``ProcessGroup`` is used always, under ``no_grad`` too; ``False`` never; :class:`Ranks` says
-more. All ranks of the group must then call the loss equally often, those without rows with empty tensors. Where one of
-them refuses its input, all raise.
+more. All ranks of the group must then call the loss equally often, those without rows with empty tensors. Where reading
+the input fails on one of them, whatever the reason, all raise; so they do where they call different losses. Inside
+``DistributedDataParallel.join()`` ranks that have run out of batches are an error on the others, after ten seconds.
 
 >>> import torch, setwise
 >>> loss = setwise.AUCLoss()  # on one process the same as AUCLoss(group=False)

@@ -1,10 +1,18 @@
-"""Rows that go from all ranks to all ranks."""
+"""Collectives of the losses: rows that go from all ranks to all ranks, after a header that finds what does not fit.
+
+Every exchange begins with two integers of each rank: its number of rows, or :data:`REFUSED` where its own input gave an
+error, and a code for what it wants to exchange. So an error on one rank, and calls of different losses, are errors on
+all ranks at once, and nobody waits.
+"""
 
 from __future__ import annotations
 
+import datetime as dt
+import gc
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+import warnings
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import torch
 import torch.distributed as dist
@@ -21,17 +29,46 @@ _DTYPES = (
     *(torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.bool),
     *(torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8),
 )
+T = TypeVar("T")
+
 _ALIGN = 8  # bytes; the largest element
+_PATIENCE = dt.timedelta(seconds=10)  # before a wait is looked into
 
 
-def exchange(ranks: Ranks, columns: Sequence[Tensor | None], like: object) -> tuple[list[Any], int]:
+class Described(NamedTuple):
+    """Columns and a code for their types and shapes but for the rows."""
+
+    columns: Sequence[Tensor | None]
+    code: int
+
+    @classmethod
+    def of(cls, columns: Sequence[Tensor | None]) -> Described:
+        """With the code; what cannot be sent is refused."""
+        kinds = [_kind(column) for column in columns]
+        return cls(columns, sum(kind * 1_000_003**k for k, kind in enumerate(kinds)) % 2**61)
+
+
+NOTHING = Described((), 0)  # the header alone
+
+
+def read_together(ranks: Ranks, read: Callable[[], T], like: object) -> T:
+    """What ``read`` gives; where it fails, however that may be, the other ranks are told before the error goes on."""
+    try:
+        return read()
+    except Exception:
+        exchange_header(ranks, REFUSED, NOTHING, like)
+        raise
+
+
+def exchange(ranks: Ranks, own: Described, like: object) -> tuple[list[Any], int]:
     """All ranks' rows of each column, and where this rank's begin.
 
     A rank's block holds its columns one after the other, each padded to the rows of the longest part, as plain bytes:
     one exchange for any number of columns and types.
     """
+    columns = own.columns
     rows = len(cast("Tensor", columns[0]))
-    sizes = exchange_sizes(ranks, rows, columns, like)
+    sizes = exchange_header(ranks, rows, own, like)
     longest = max(sizes)
     if longest == 0:
         return list(columns), 0
@@ -59,11 +96,16 @@ def exchange(ranks: Ranks, columns: Sequence[Tensor | None], like: object) -> tu
     return found, sum(sizes[: ranks.rank])
 
 
-def exchange_sizes(ranks: Ranks, rows: int, columns: Sequence[Tensor | None], like: object) -> list[int]:
-    """The rows of each rank, after a look whether all have tensors of the same kind."""
-    kinds = [_kind(column) for column in columns] or [0]
-    code = sum(kind * 1_000_003**k for k, kind in enumerate(kinds)) % 2**61
-    mine = torch.tensor([rows, code], device=device_of(like))
+def exchange_header(ranks: Ranks, rows: int, own: Described, like: object) -> list[int]:
+    """The rows of each rank, after a look whether all can go on and want to exchange the same.
+
+    Args:
+        ranks: The ranks.
+        rows: How many this rank has; :data:`REFUSED` where its input gave an error, which the caller raises afterwards.
+        own: What it wants to exchange.
+        like: As for :func:`device_of`.
+    """
+    mine = torch.tensor([rows, own.code], device=device_of(like))
     every = mine.new_empty(2 * ranks.size)
     _all_gather(every, mine, ranks)
     pairs = every.view(-1, 2).tolist()
@@ -74,24 +116,73 @@ def exchange_sizes(ranks: Ranks, rows: int, columns: Sequence[Tensor | None], li
             f"Expected every rank to give input that can be used, but rank {where} refused its own; see its error."
         )
     if rows != REFUSED and len({found for _, found in pairs}) > 1:
-        shown = ", ".join("none" if c is None else f"{c.dtype} {tuple(c.shape)}" for c in columns)
+        shown = ", ".join("none" if c is None else f"{c.dtype} {tuple(c.shape)}" for c in own.columns) or "counts"
         raise _checks.InputError(
-            "Expected `input`, `target` and `weight` to be of the same types and shapes (but for their rows) on all "
-            f"ranks, and `weight` to be given on all or none, but they are not; here {shown}."
+            "Expected all ranks to call the same loss, with `input`, `target` and `weight` of the same types and "
+            f"shapes (but for their rows), and `weight` on all or none, but they do not; here {shown}."
         )
     return sizes
+
+
+def all_reduce(whole: Tensor, ranks: Ranks) -> None:
+    """The sum over the ranks, in place."""
+    _finish(dist.all_reduce(whole, group=ranks.group, async_op=True), whole)
 
 
 def _all_gather(found: Tensor, mine: Tensor, ranks: Ranks) -> None:
     """Into one tensor; newer versions of torch have another name for it."""
     function = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
-    function(found, mine, group=ranks.group)
+    _finish(function(found, mine, group=ranks.group, async_op=True), mine)
+
+
+def _finish(work: Any, sent: Tensor) -> None:
+    """Wait for a collective, not longer than a while for ranks that are not going to come.
+
+    Torch's join context stands in for the collectives of DDP alone, so a rank without further batches waits for one of
+    those while the others wait here, until the timeout of the group.
+    """
+    if sent.device.type != "cpu":  # on other devices a wait is no wait of this process
+        work.wait()
+        return
+    try:
+        work.wait(_PATIENCE)
+    except RuntimeError:
+        if work.is_completed():
+            raise
+        if _joining():
+            raise _checks.InputError(
+                "Expected all ranks to call the loss equally often, but inside `DistributedDataParallel.join()` some "
+                f"have not come for {_PATIENCE.total_seconds():g} seconds: ranks without further batches take no part "
+                "in the loss. Give all ranks equally many batches, as `setwise.data.StratifiedBatchSampler` does; or "
+                "end with the shortest, `join(throw_on_early_termination=True)`; or take each rank's own loss, "
+                "`group=False`."
+            ) from None
+        warnings.warn(
+            f"A loss over ranks has waited {_PATIENCE.total_seconds():g} seconds for the other ranks, and goes on "
+            "waiting. All of them must call it equally often; one that has left out a call, such as after an error "
+            "that it caught, keeps the others here until the timeout of `init_process_group`.",
+            stacklevel=2,
+        )
+        work.wait()
+
+
+def _joining() -> bool:
+    """Whether this process is in a join context of torch's that goes on after the shortest rank.
+
+    Torch keeps no list of them, and a look at everything that refers to the class takes a tenth of a second.
+    """
+    from torch.distributed.algorithms.join import Join
+
+    contexts = [each for each in gc.get_referrers(Join) if type(each) is Join]
+    return any(each._enable and not each._throw_on_early_termination for each in contexts)  # noqa: SLF001 (no public name)
 
 
 def _kind(column: Tensor | None) -> int:
     """A number for type and shape but for the rows."""
     if column is None:
         return 1
+    if column.dtype not in _DTYPES:
+        raise TypeError(f"Expected tensors of floats, integers or booleans over ranks, but got dtype {column.dtype}.")
     number = 2 + _DTYPES.index(column.dtype)
     for size in column.shape[1:]:
         number = number * 65_537 + size + 1

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from setwise import _checks
-from setwise.distributed._exchange import REFUSED, device_of, exchange, exchange_sizes, functional, gather_traced, named
+from setwise.distributed._exchange import (
+    NOTHING,
+    Described,
+    all_reduce,
+    exchange,
+    exchange_header,
+    functional,
+    gather_traced,
+    named,
+    read_together,
+)
 from setwise.distributed._functions import Own, Replicated, Shared, Sum, apply
 
 if TYPE_CHECKING:
@@ -20,6 +30,7 @@ if TYPE_CHECKING:
 _AVAILABLE = dist.is_available()  # whether torch was built with it
 _OUTSIDE = dist.GroupMember.NON_GROUP_MEMBER if _AVAILABLE else None  # what torch gives for a group of others
 _GRADIENTS = ("average", "sum")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -78,16 +89,11 @@ class Ranks:
 
     def rows(self, read: Callable[[], Sequence[Tensor | None]], like: object) -> tuple[Any, ...]:
         """As :meth:`gather`, for columns of any kind; not under ``torch.compile``."""
-        try:
-            columns = read()
-        except (TypeError, ValueError):
-            exchange_sizes(self, REFUSED, (), like)
-            raise
-        first = cast("Tensor", columns[0])
-        whole, start = exchange(self, (first.detach(), *columns[1:]), like)
-        return apply(Own, first, whole[0], start, self.factor), *whole[1:]
+        columns, own = read_together(self, lambda: _constants(read()), like)
+        whole, start = exchange(self, own, like)
+        return apply(Own, cast("Tensor", columns[0]), whole[0], start, self.factor), *whole[1:]
 
-    def agree(self, read: Callable[[], Any], like: object, *, check: bool) -> Any:
+    def agree(self, read: Callable[[], T], like: object, *, check: bool = True) -> T:
         """What ``read`` gives, or an error on all ranks where it fails on one of them.
 
         Args:
@@ -97,18 +103,8 @@ class Ranks:
         """
         if not check:
             return read()
-        failed = torch.zeros((), dtype=torch.int64, device=device_of(like))
-        try:
-            found = read()
-        except (TypeError, ValueError):
-            dist.all_reduce(failed + 1, group=self.group)
-            raise
-        dist.all_reduce(failed, group=self.group)
-        if int(failed):
-            raise _checks.InputError(
-                f"Expected every rank to give input that can be used, but {int(failed)} of {self.size} refused theirs; "
-                "see their errors."
-            )
+        found = read_together(self, read, like)
+        exchange_header(self, 0, NOTHING, like)
         return found
 
     def sum(self, *values: Tensor) -> tuple[Tensor, ...]:
@@ -118,7 +114,7 @@ class Ranks:
             whole = functional().all_reduce(flat.detach(), "sum", named(self.group))
         else:
             whole = flat.detach().clone()
-            dist.all_reduce(whole, group=self.group)
+            all_reduce(whole, self)
         parts = apply(Sum, flat, whole, self.factor).split([value.numel() for value in values])
         return tuple(part.view(value.shape) for part, value in zip(parts, values, strict=True))
 
@@ -132,7 +128,7 @@ class Ranks:
     def sum_numbers(self, numbers: Sequence[float]) -> list[float]:
         """The sums of plain numbers over the ranks, in double precision."""
         whole = torch.tensor(numbers, dtype=torch.float64)
-        dist.all_reduce(whole, group=self.group)
+        all_reduce(whole, self)
         return whole.tolist()
 
 
@@ -200,14 +196,24 @@ def gather(rows: Tensor, *, group: Group = None) -> Tensor:
     Returns:
         All rows; on one process the tensor itself.  # shape: (sum of all n, ...)
     """
-    _checks.is_tensor("rows", rows)
-    if rows.ndim == 0:
-        raise _checks.InputError("Expected `rows` to have rows along dimension 0, but got a single number.")
+
+    def read() -> tuple[Tensor]:
+        _checks.is_tensor("rows", rows)
+        if rows.ndim == 0:
+            raise _checks.InputError("Expected `rows` to have rows along dimension 0, but got a single number.")
+        return (rows,)
+
     ranks = active(group)
     if ranks is None:
-        return rows
-    columns, start = exchange(ranks, (rows.detach(),), rows)
+        return read()[0]
+    _, own = read_together(ranks, lambda: _constants(read()), rows)
+    columns, start = exchange(ranks, own, rows)
     return apply(Shared, rows, columns[0], start, ranks.factor / ranks.size, ranks.group)
+
+
+def _constants(columns: Sequence[Tensor | None]) -> tuple[Sequence[Tensor | None], Described]:
+    """The columns, and the same without a graph as they are sent."""
+    return columns, Described.of([None if column is None else column.detach() for column in columns])
 
 
 def _is_process_group(value: object) -> bool:

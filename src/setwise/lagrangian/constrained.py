@@ -182,19 +182,22 @@ class ConstrainedObjective(nn.Module):
             index: Which training examples these are; their scores are remembered for :meth:`step`.  # shape: (b,)
             weight: Weights of the batch, where the data set has some; may be left out with ``index``.  # shape: (b,)
         """
-        wide, w = prepare(scores, labels, weight, ("scores", "labels"))
-        if index is not None:
-            index = self._read_index(index, wide)
-        w = self._batch_weight(w, index)
+
+        def read() -> tuple[Tensor, Tensor | None, Tensor | None, list[Tensor]]:
+            wide, w = prepare(scores, labels, weight, ("scores", "labels"))
+            rows = None if index is None else self._read_index(index, wide)
+            return wide, self._batch_weight(w, rows), rows, self._codes(labels, group, rows)
+
         ranks = active(self.ranks, always=self.training)
+        wide, w, rows, codes = read() if ranks is None else ranks.agree(read, scores)
         threshold = self._threshold
         if ranks is not None and threshold.requires_grad:
             threshold = ranks.replicated(threshold)
         z = wide - threshold.to(wide)
         loss = self.objective(z, labels.to(z.dtype)) if w is None else self.objective(z, labels.to(z.dtype), weight=w)
-        surrogates = self._surrogates(z.reshape(-1), labels, group, index, w, ranks)
+        surrogates = self._surrogates(z.reshape(-1), codes, w, ranks)
         if self.training:
-            self._remember(wide.detach().reshape(-1), index, ranks)
+            self._remember(wide.detach().reshape(-1), rows, ranks)
         multipliers = self.duals() + self.damping * self.violation.to(self.duals.values)
         total: Tensor = loss + (multipliers.clamp(0, self.duals.maximum).to(surrogates) * surrogates).sum()
         return total
@@ -207,26 +210,20 @@ class ConstrainedObjective(nn.Module):
         if index is not None:
             self.memory[index] = scores.to(self.memory)
 
-    def _surrogates(
-        self,
-        z: Tensor,
-        labels: Tensor,
-        group: Columns,
-        index: Tensor | None,
-        weight: Tensor | None,
-        ranks: Ranks | None,
-    ) -> Tensor:
+    def _codes(self, labels: Tensor, group: Columns, index: Tensor | None) -> list[Tensor]:
+        """For each constraint the cells of the batch.  # shapes: (b,)."""
+        if index is not None and group is None:
+            return [self._part("codes", k)[index] for k in range(len(self.constraints))]
+        return [each.read(labels, group, groups=self._groups[k])[0] for k, each in enumerate(self.constraints)]
+
+    def _surrogates(self, z: Tensor, codes: list[Tensor], weight: Tensor | None, ranks: Ranks | None) -> Tensor:
         """The rows' surrogates estimated from a batch.  # shape: (rows,)."""
         w = torch.ones_like(z) if weight is None else weight.reshape(-1).to(z)
         parts = []
         for k, constraint in enumerate(self.constraints):
             linear, totals = self._linear(k)
             step = SURROGATES[_suited(constraint) if self.surrogate == "auto" else self.surrogate]
-            if index is not None and group is None:
-                codes = self._part("codes", k)[index]
-            else:
-                codes, _ = constraint.read(labels, group, groups=self._groups[k])
-            above, below, present = (cell_sums(x, codes, totals.numel()) for x in (w * step(z), w * step(-z), w))
+            above, below, present = (cell_sums(x, codes[k], totals.numel()) for x in (w * step(z), w * step(-z), w))
             count = z.new_full((), z.numel())
             if ranks is not None:
                 above, below, present, count = ranks.sum(above, below, present, count)

@@ -145,6 +145,28 @@ class EqualQuality(nn.Module):
                 losses.  # shape: (n,)
             ignore_index: Labels that do not count.
         """
+
+        def read() -> tuple[Tensor, Tensor, Tensor]:
+            return self._read(input, group, labels, error, ignore_index)
+
+        ranks = active(self.ranks)
+        parts: tuple[Tensor, Tensor, Tensor] = read() if ranks is None else ranks.rows(read, input)
+        loss, errors, codes = parts
+        if self.training and torch.is_grad_enabled():
+            self._observe(errors, codes)
+            self.shares += cell_sums(torch.ones_like(loss, dtype=torch.float64), codes, self.num_groups)
+        if self.form == "max":
+            present = cell_sums(torch.ones_like(loss), codes, self.num_groups)
+            means = cell_sums(loss, codes, self.num_groups) / present.clamp(min=1)
+            return means[present > 0].max() if loss.numel() else loss.sum()
+        if not loss.numel():
+            return loss.sum()
+        return (self.weights().to(loss)[codes] * loss).mean()
+
+    def _read(
+        self, input: Tensor, group: Tensor, labels: Tensor | None, error: Tensor | None, ignore_index: int
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Losses, errors and group codes of the examples, after checks."""
         if labels is not None:
             input, found = example_quality(input, labels, ignore_index=ignore_index)
             error = found if error is None else error
@@ -160,19 +182,7 @@ class EqualQuality(nn.Module):
         _checks.is_tensor("error", errors)
         if errors.shape != codes.shape:
             raise InputError(f"Expected `error` to be one per example, {len(codes)}, but got {tuple(errors.shape)}.")
-        ranks = active(self.ranks)
-        if ranks is not None:
-            loss, errors, codes = ranks.rows(lambda: (loss, errors, codes), loss)
-        if self.training and torch.is_grad_enabled():
-            self._observe(errors, codes)
-            self.shares += cell_sums(torch.ones_like(loss, dtype=torch.float64), codes, self.num_groups)
-        if self.form == "max":
-            present = cell_sums(torch.ones_like(loss), codes, self.num_groups)
-            means = cell_sums(loss, codes, self.num_groups) / present.clamp(min=1)
-            return means[present > 0].max() if loss.numel() else loss.sum()
-        if not loss.numel():
-            return loss.sum()
-        return (self.weights().to(loss)[codes] * loss).mean()
+        return loss, errors, codes
 
     @torch.no_grad()
     def weights(self) -> Tensor:
@@ -198,16 +208,18 @@ class EqualQuality(nn.Module):
         if (error is None) != (group is None):
             raise InputError("Expected `error` and `group` together, but one of them is None.")
         if error is not None and group is not None:
-            _checks.is_real("error", error)
-            _checks.same_shape("group", group, "error", error)
-            _checks.all_finite("error", error)
+
+            def read() -> tuple[Tensor, Tensor]:
+                _checks.is_real("error", error)
+                _checks.same_shape("group", group, "error", error)
+                _checks.all_finite("error", error)
+                return error.reshape(-1), group_codes("group", group, self.num_groups)
+
+            ranks = active(self.ranks, always=True)
+            errors, codes = read() if ranks is None else ranks.rows(read, error)
             self.sums.zero_()
             self.counts.zero_()
-            error, codes = error.reshape(-1), group_codes("group", group, self.num_groups)
-            ranks = active(self.ranks, always=True)
-            if ranks is not None:
-                error, codes = ranks.rows(lambda: (error, codes), error)
-            self._observe(error, codes)
+            self._observe(errors, codes)
         seen = self.counts > 0
         self.errors.copy_(torch.where(seen, self.sums / self.counts.clamp(min=1e-300), self.errors))
         self.sums.zero_()

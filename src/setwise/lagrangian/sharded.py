@@ -15,7 +15,7 @@ tensor([0.5000, 0.0000])
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -75,7 +75,7 @@ class ShardedMultipliers(ExampleMultipliers):
         """
         if index is None:
             return self._all()
-        wanted = self._read_index(index)
+        wanted = self._together(lambda: self._read_index(index), index)
         if self._ranks is None:
             return self.values.detach()[wanted]
         route = _Route(self._ranks, wanted.reshape(-1))
@@ -91,8 +91,12 @@ class ShardedMultipliers(ExampleMultipliers):
         """
         if index is None:
             raise _checks.InputError("Expected `index`, since no rank has all multipliers, but got None.")
-        self._check(violation, index)
-        rows = self._read_index(index).reshape(-1)
+
+        def read() -> Tensor:
+            self._check(violation, index)
+            return self._read_index(index)
+
+        rows = self._together(read, index).reshape(-1)
         found = violation.detach().to(self.values).reshape(len(rows), *self.values.shape[1:])
         if self._ranks is not None:
             route = _Route(self._ranks, rows)
@@ -150,6 +154,10 @@ class ShardedMultipliers(ExampleMultipliers):
         for rank, part in enumerate(parts):
             whole[rank :: self._world] = part
         return whole
+
+    def _together(self, read: Callable[[], Tensor], index: Tensor) -> Tensor:
+        """What ``read`` gives, or an error on all ranks where it fails on one."""
+        return read() if self._ranks is None else self._ranks.agree(read, index)
 
     def _read_index(self, index: Tensor) -> Tensor:
         return read_integers("index", index, 0, self._examples, self.values.device)

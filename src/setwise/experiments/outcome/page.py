@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from setwise._checks import extra
+from setwise.experiments.machine import cpus_of
 from setwise.experiments.outcome.fitting import MEASURES
 from setwise.experiments.outcome.methods import BASELINE, METHODS
 from setwise.experiments.outcome.problems import IMAGE_SIZE, TRAIN_IMAGES, Cell, all_cells, share
@@ -105,6 +106,7 @@ def _head(outcome: Outcome, protocol: Protocol) -> str:
             f"pixels a side before thinning, two convolutions, {protocol.image_steps} steps of {protocol.image_batch}.",
             "",
             f"Runs: `setwise outcome` ({where}; {len(outcome.rows)} lines). Page: `make results`.",
+            f"{cpus_of(outcome.rows)}.",
         )
     )
 

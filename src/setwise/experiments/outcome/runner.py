@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from setwise._checks import InputError, is_count, one_of
+from setwise.experiments.machine import cpu
 from setwise.experiments.outcome import problems
 from setwise.experiments.outcome.boosting import fit_boosting
 from setwise.experiments.outcome.fitting import MEASURES, Fitted, fit
@@ -28,7 +29,7 @@ from setwise.training import Recipe
 TUNING_SEED = 1000  # of no reported run
 COLUMNS = (
     "stage", "data", "minority", "method", "measure", "setting", "seed", "protocol", "validation", *MEASURES,
-    "judgement", "seconds", "threads", "commit", "date", "command",
+    "judgement", "seconds", "threads", "cpu", "commit", "date", "command",
 )  # fmt: skip
 Row = dict[str, str]
 
@@ -189,6 +190,7 @@ def run(job: Job, protocol: Protocol) -> list[dict[str, Any]]:
         "protocol": protocol.fingerprint(job.method, images=job.cell.is_images, stage=job.stage),
         "seconds": f"{fitted.seconds:.3f}",
         "threads": torch.get_num_threads(),
+        "cpu": cpu(),
         "commit": _commit(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": f'setwise outcome --data "{job.cell.data}" --method {job.method.key}',

@@ -21,6 +21,7 @@ from setwise._checks import InputError
 from setwise.experiments import fitting
 from setwise.experiments.comparison import Progress
 from setwise.experiments.judging import versions
+from setwise.experiments.machine import cpu
 from setwise.experiments.problem import Draw
 from setwise.experiments.reproduce.entry import Entry, Table, installed
 from setwise.experiments.reproduce.learners import Method
@@ -195,7 +196,13 @@ class _Work:
         self.progress = progress
         self.pools = pools
         self.accelerator = accelerator
-        self.common = {"commit": commit(), "threads": threads, "device": accelerator, "versions": versions()}
+        self.common = {
+            "commit": commit(),
+            "threads": threads,
+            "device": accelerator,
+            "versions": versions(),
+            "cpu": cpu(),
+        }
         self.drawn: tuple[tuple[str, float, int], Draw] | None = None
 
     def ensure(self, cell: Cell, records: dict[str, Mapping[str, Any]], log: RunLog) -> None:

@@ -26,6 +26,7 @@ from setwise._checks import InputError, is_count
 from setwise.experiments import fitting
 from setwise.experiments.comparison import Progress
 from setwise.experiments.judging import versions
+from setwise.experiments.machine import cpu, cpus_of
 from setwise.experiments.reproduce.problem import is_present
 from setwise.experiments.reproduce.store import RunLog, commit
 from setwise.experiments.runs import write_whole
@@ -37,7 +38,7 @@ FORMAT = 1  # of the lines; raised when cells change their meaning
 Cell = Mapping[str, str | int | float]
 """What one run is called by: names and values that ``--only`` takes, such as ``{"method": "ours", "seed": 0}``."""
 Record = Mapping[str, Any]
-"""What a cell gave, with the cell's own names and values, key, date, core-seconds, commit, threads and versions."""
+"""What a cell gave, with its own names and values, key, date, core-seconds, commit, threads, versions and CPU."""
 
 
 @dataclass(frozen=True)
@@ -218,7 +219,7 @@ class StudyPlan:
         log = RunLog(out / "runs.jsonl")
         records: dict[str, Record] = dict(log.records())
         progress.start(*reversed(self.counts(records)))
-        common = {"commit": commit(), "threads": threads, "device": device, "versions": versions()}
+        common = {"commit": commit(), "threads": threads, "device": device, "versions": versions(), "cpu": cpu()}
         with fitting.repeatable(threads):
             for cell in self.order():
                 key = self.key(cell)
@@ -285,7 +286,8 @@ class StudyPlan:
         told += [f"Seeds: {', '.join(map(str, seeds))}."] if seeds else []
         spent = sum(r["core_seconds"] for r in records)
         told += [f"Core-seconds: {spent:.0f}, {records[0]['threads']} thread(s)."]
-        return f"{' '.join(told)}\nCommit: {', '.join(commits)}. Dates: {dates[0]} to {dates[-1]}. Versions: {used}."
+        made = f"Commit: {', '.join(commits)}. Dates: {dates[0]} to {dates[-1]}. Versions: {used}. {cpus_of(records)}."
+        return f"{' '.join(told)}\n{made}"
 
 
 def grid(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

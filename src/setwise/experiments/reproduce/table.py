@@ -14,6 +14,7 @@ import numpy as np
 
 from setwise import metrics
 from setwise._checks import extra
+from setwise.experiments.machine import cpus_of
 from setwise.experiments.reproduce.entry import installed
 from setwise.experiments.reproduce.runner import Plan
 from setwise.experiments.runs import write_whole
@@ -233,7 +234,7 @@ def _provenance(plan: Plan, records: Sequence[Record]) -> str:
             f"validation judged {p.judgements} times and the best weights kept; {rates}.",
             f"Seconds per iteration: medians (CPU time on a CPU), {records[0]['threads']} thread(s).",
             f"Command: `setwise reproduce {plan.entry.name} --preset {plan.preset_name}`.",
-            f"Commit: {', '.join(commits)}. Dates: {dates[0]} to {dates[-1]}.",
+            f"Commit: {', '.join(commits)}. Dates: {dates[0]} to {dates[-1]}. {cpus_of(records)}.",
         )
     )
 
