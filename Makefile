@@ -25,7 +25,7 @@ test-browser: $(VENV)/.dev
 
 # What takes minutes, with the larger data sets where they are at hand; all of it within an hour on two cores.
 test-slow: $(VENV)/.dev data
-	$(PYTEST) -n 2 -m slow --durations=20 $(PYTEST_ARGS)
+	$(PYTEST) -n 2 --dist worksteal -m slow --durations=20 $(PYTEST_ARGS)
 
 # Debian's Chromium for test-browser, where there is no browser and packages may be installed.
 browser:

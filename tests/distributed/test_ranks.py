@@ -292,7 +292,7 @@ def test_compiles_to_one_graph_with_its_gradient(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_every_loss_compiles_to_one_graph_with_its_gradient(tmp_path: Path) -> None:
-    ranks.run(2, [every_loss_compiled], tmp_path, timeout=1200)
+    ranks.run(2, [every_loss_compiled], tmp_path, timeout=1200, limit=2400)
 
 
 def sleep_on() -> None:
