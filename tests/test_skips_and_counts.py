@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -142,6 +143,58 @@ def test_a_run_that_executed_nothing_is_no_success(tmp_path: Path, capsys: pytes
         assert out == f"{line}\n"
         assert err == f"{empty[0]}: no test was executed\n"
     assert counts.main([]) == 1
+
+
+MAKE = """#!/bin/sh
+# In place of make: the parts named in BREAK fail, and one that is given a file for its results leaves some there.
+for last in "$@"; do case "$last" in *--junitxml=*)
+    mkdir -p runs/ci
+    echo "<testsuites><testsuite tests='$TESTS' errors='0' failures='0' skipped='0'/></testsuites>" > "${last##*=}"
+esac; done
+echo "make $1, CI=$CI"
+case " $BREAK " in *" $1 "*) exit 2 ;; esac
+"""
+PARTS = [".venv/.dev", "browser", "data", "lint", "test", "test-browser", "bench-quick"]
+
+
+def ci_run(folder: Path, broken: str = "", tests: int = 7) -> tuple[int, list[str]]:
+    """The exit code and the lines of `.ci/run`, with a make that does nothing."""
+    (folder / "repo" / "tests" / "support").mkdir(parents=True)
+    (folder / "bin").mkdir()
+    for name in (".ci/run", "tests/support/counts.py"):
+        (folder / "repo" / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, folder / "repo" / name)
+    make = folder / "bin" / "make"
+    make.write_text(MAKE)
+    make.chmod(0o755)
+    path = {"PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "PYTHON": sys.executable}
+    environment = os.environ | path | {"CI": "true", "BREAK": broken, "TESTS": str(tests)}
+    command = ["bash", str(folder / "repo" / ".ci" / "run")]
+    ended = subprocess.run(
+        command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    return ended.returncode, ended.stdout.splitlines()
+
+
+def test_the_ci_run_ends_with_the_counts_of_all_parts(tmp_path: Path) -> None:
+    code, lines = ci_run(tmp_path)
+    assert code == 0
+    assert sorted(lines[:-1]) == sorted(f"make {part}, CI=true" for part in PARTS)
+    assert lines[-1] == "14 passed, 0 failed, 0 skipped"
+
+
+@pytest.mark.parametrize("broken", [*PARTS, "lint bench-quick"])
+def test_a_part_that_fails_fails_the_ci_run_after_the_others(tmp_path: Path, broken: str) -> None:
+    code, lines = ci_run(tmp_path, broken)
+    assert code == 1
+    assert len(lines) == len(PARTS) + 2
+    assert lines[-2:] == [f"failed: {broken}", "14 passed, 0 failed, 0 skipped"]
+
+
+def test_the_ci_run_fails_where_no_test_was_executed(tmp_path: Path) -> None:
+    code, lines = ci_run(tmp_path, tests=0)
+    assert code == 1
+    assert lines[-1] == "0 passed, 0 failed, 0 skipped"
 
 
 def test_every_make_target_is_named_for_contributors() -> None:
