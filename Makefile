@@ -7,17 +7,29 @@ VENV_BENCH := .venv-bench
 PIP_BENCH := $(VENV_BENCH)/bin/python -m pip install --quiet --disable-pip-version-check --constraint benchmarks/constraints.txt
 SHARED_DATA := ../shared/data
 
-.PHONY: demo test test-browser lint data bench bench-quick results clean
+PYTEST := $(BIN)/python -m pytest -q -rs
+
+.PHONY: demo test test-browser test-slow browser lint data bench bench-quick results clean
 
 demo: $(VENV)/.cli
 	$(BIN)/setwise train --seeds 3 --out runs/demo --overwrite
 
+# Any of the test targets takes more arguments: make test PYTEST_ARGS="-k auc". Where CI=true is set, a skip fails unless
+# tests/allowed_skips.txt has its reason.
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n 2 -q --ignore=tests/browser
+	$(PYTEST) -n 2 --ignore=tests/browser $(PYTEST_ARGS)
 
 # The report page in the system's Chromium, with screenshots in runs/browser; skipped where there is none.
 test-browser: $(VENV)/.dev
-	$(BIN)/python -m pytest -q -rs tests/browser
+	$(PYTEST) tests/browser $(PYTEST_ARGS)
+
+# What takes minutes, with the larger data sets where they are at hand; all of it within an hour on two cores.
+test-slow: $(VENV)/.dev data
+	$(PYTEST) -n 2 --dist worksteal -m slow --durations=20 $(PYTEST_ARGS)
+
+# Debian's Chromium for test-browser, where there is no browser and packages may be installed.
+browser:
+	tests/browser/install.sh
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -52,8 +64,10 @@ $(VENV)/.cli: $(VENV)/.build pyproject.toml
 	$(PIP) --no-build-isolation --editable ".[cli]"
 	touch $@
 
+# The last two are peers that the tests compare with; qpth asks for numpy 1 and does well with 2.
 $(VENV)/.dev: $(VENV)/.build pyproject.toml
 	$(PIP) --no-build-isolation --editable ".[dev]"
+	$(PIP) --no-deps ap_perf qpth
 	touch $@
 
 $(VENV_BENCH)/.ready: benchmarks/constraints.txt benchmarks/requirements.txt pyproject.toml

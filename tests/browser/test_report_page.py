@@ -1,6 +1,7 @@
 """The report page in a real browser: the slider, the groups, both colour schemes, and no network.
 
-Run by ``make test-browser``; skipped where there is no Chromium. Screenshots go to ``runs/browser``.
+Run by ``make test-browser``; skipped where there is no Chromium, which fails in continuous integration. Screenshots go
+to ``runs/browser``.
 """
 
 from __future__ import annotations

@@ -280,6 +280,9 @@ def one_of_each_kind_compiled() -> None:
 
 
 def every_loss_compiled() -> None:
+    import torch._inductor.config as inductor
+
+    inductor.compile_threads = 1  # the threads that compile for this process's parent were not forked with it
     compiled([], "inductor")
 
 
@@ -289,7 +292,16 @@ def test_compiles_to_one_graph_with_its_gradient(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_every_loss_compiles_to_one_graph_with_its_gradient(tmp_path: Path) -> None:
-    ranks.run(2, [every_loss_compiled], tmp_path, timeout=1200)
+    ranks.run(2, [every_loss_compiled], tmp_path, timeout=1200, limit=2400)
+
+
+def sleep_on() -> None:
+    time.sleep(600)
+
+
+def test_ranks_that_hang_are_ended(tmp_path: Path) -> None:
+    with pytest.raises(TimeoutError, match="within 2 s"):
+        ranks.run(2, [sleep_on], tmp_path, limit=2.0)
 
 
 def left_alone(rank: int, folder: str, how: str, timeout: float) -> None:

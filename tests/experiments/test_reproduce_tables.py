@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
@@ -15,6 +16,7 @@ import torch
 from setwise import metrics
 from setwise._checks import InputError
 from setwise.experiments.reproduce import Plan, Preset, entry, run, write_table
+from setwise.experiments.reproduce.entry import installed
 from setwise.experiments.reproduce.peers import ProgramLoss, adversarial_f1, by_cvxpylayers, by_qpth
 from setwise.experiments.reproduce.problem import draw_thirds, load_thirds
 from setwise.experiments.reproduce.tasks import judge_several_classes
@@ -171,8 +173,12 @@ def test_ap_perf_gives_a_gradient() -> None:
     assert scores.grad.abs().sum() > 0
 
 
-def test_peers_that_are_not_installed_are_left_out_with_a_note() -> None:
-    plan = tiny_plan("f-score", ["cross_entropy", "cvxpylayers", "qpth", "ap_perf", "eban"], [50])
-    run_here = {method.key for _, method in plan.rows()}
-    absent = {name for name in ("cvxpylayers", "qpth", "ap_perf") if find_spec(name) is None}
-    assert run_here == {"cross_entropy", "cvxpylayers", "qpth", "ap_perf", "eban"} - absent
+@pytest.mark.parametrize(
+    "absent", [set(), {"qpth"}, {"cvxpylayers", "ap_perf"}], ids=lambda names: "-".join(sorted(names))
+)
+def test_peers_that_are_not_installed_are_left_out(absent: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    module = sys.modules[installed.__module__]
+    monkeypatch.setattr(module, "find_spec", lambda name: None if name in absent else object())
+    methods = ["cross_entropy", "cvxpylayers", "qpth", "ap_perf", "eban"]
+    plan = tiny_plan("f-score", methods, [50])
+    assert {method.key for _, method in plan.rows()} == set(methods) - absent

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,9 @@ SPLITS = ("even", "uneven", "a rank without positives", "a rank without rows")
 Check = Callable[[], None]
 
 
-def run(world: int, checks: Sequence[Check], folder: Path, *, timeout: float = TIMEOUT) -> None:
+def run(
+    world: int, checks: Sequence[Check], folder: Path, *, timeout: float = TIMEOUT, limit: float = 3 * TIMEOUT
+) -> None:
     """Every check on every rank of one group; an error on any of them is raised here with its traceback.
 
     Args:
@@ -29,8 +32,20 @@ def run(world: int, checks: Sequence[Check], folder: Path, *, timeout: float = T
         checks: Functions without arguments that find out their rank by themselves.
         folder: An empty one, where the processes find each other.
         timeout: How long a rank waits for the others, in seconds.
+        limit: How long all of it may take, in seconds.
+
+    Raises:
+        TimeoutError: The limit is over, say because a rank waits for something else than another rank.
     """
-    start_processes(_one, (world, checks, str(folder), timeout), nprocs=world, start_method="fork")
+    arguments = world, checks, str(folder), timeout
+    context: Any = start_processes(_one, arguments, nprocs=world, join=False, start_method="fork")
+    end = time.monotonic() + limit
+    while not context.join(timeout=max(0.0, end - time.monotonic())):  # true when all have ended
+        if time.monotonic() > end:
+            for process in context.processes:
+                process.kill()
+                process.join()
+            raise TimeoutError(f"the ranks have not ended within {limit:g} s")
 
 
 def _one(rank: int, world: int, checks: Sequence[Check], folder: str, timeout: float) -> None:

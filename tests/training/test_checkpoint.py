@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import random
 import signal
@@ -20,6 +21,7 @@ from setwise.training import Checkpoint
 from support import killable
 
 SCRIPT = Path(killable.__file__)
+FORK = multiprocessing.get_context("fork")
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(setwise.__file__).parents[1])}
 
 
@@ -29,17 +31,17 @@ def states(folder: Path) -> dict[str, Any]:
 
 
 def killed_and_resumed(folder: Path, variant: str, delay: float) -> int:
-    """Kill the training after a delay, start it again; how many kills it took."""
+    """Kill the training after a delay, start it again in a process that knows nothing; how many kills it took."""
     folder.mkdir()
-    command = [sys.executable, str(SCRIPT), str(folder), variant]
-    process = subprocess.Popen(command, env=ENVIRONMENT)
-    while not (folder / "run.pt").exists() and process.poll() is None:
+    process = FORK.Process(target=killable.train, args=(folder, variant))  # a fork has nothing to load
+    process.start()
+    while not (folder / "run.pt").exists() and process.is_alive():
         time.sleep(0.01)
     time.sleep(delay)
-    process.send_signal(signal.SIGKILL)
-    was_running = process.wait() == -signal.SIGKILL
-    subprocess.run(command, env=ENVIRONMENT, check=True)
-    return int(was_running)
+    process.kill()
+    process.join()
+    subprocess.run([sys.executable, str(SCRIPT), str(folder), variant], env=ENVIRONMENT, check=True)
+    return int(process.exitcode == -signal.SIGKILL)
 
 
 def check(tmp_path: Path, variant: str, delays: list[float]) -> None:

@@ -1,0 +1,7 @@
+"""For all tests: what is skipped in continuous integration has to be allowed."""
+
+from __future__ import annotations
+
+from support.skips import pytest_configure
+
+__all__ = ["pytest_configure"]
