@@ -37,6 +37,7 @@ from setwise import _checks
 from setwise.distributed import Group, Ranks, active, check_group
 from setwise.kernels.attach import attach_numpy
 from setwise.kernels.errors import errors_numpy, hinge_errors, sigmoid_errors
+from setwise.kernels.scaling import wide_dtype
 from setwise.measures._base import count_undefined
 from setwise.measures._dual import Dual
 from setwise.measures._targets import AVERAGES, read_plain, read_targets
@@ -131,13 +132,14 @@ class Counting:
         """
         readable, ranks = _checks.values_are_readable(), active(self.group)
         look = self.check_values and readable
-        if readable and ranks is None and weight is None and self.average == "binary" and self.ignore_index is None:
+        usual = self.average == "binary" and self.counting == "batch" and self.ignore_index is None
+        if readable and ranks is None and weight is None and usual:
             plain = read_plain(input, target, check_values=look)
             if plain is not None:
                 return self._one_set(measure, input, plain, None, None, both_classes=both_classes)
 
         def read() -> tuple[Tensor, Tensor, Tensor | None]:
-            return read_targets(
+            found = read_targets(
                 input,
                 target,
                 weight,
@@ -146,6 +148,14 @@ class Counting:
                 hard=self.surrogate == "hinge",
                 check_values=look,
             )
+            if self.counting == "image" and not self._dims(input):
+                shape = "(N, ...)" if self.average == "binary" else "(N, C, ...)"
+                raise _checks.InputError(
+                    f"Expected `input` to hold maps of several images, of shape {shape}, with `counting='image'` and "
+                    f"`average={self.average!r}`, but got {tuple(input.shape)}: nothing is left to count in an image; "
+                    "choose `counting='batch'`."
+                )
+            return found
 
         scores, positive, weight = read() if ranks is None else ranks.agree(read, input, check=look)
         if readable and scores.device.type == "cpu" and self.average == "binary" and self.counting == "batch":
@@ -166,7 +176,7 @@ class Counting:
         both_classes: bool,
     ) -> tuple[Tensor, bool]:
         """One set on the CPU: counts with NumPy, then the function and its two derivatives on single numbers."""
-        fn, fp, n_pos, n_neg, slope = errors_numpy(
+        fn, fp, n_pos, n_neg, slope, exponent = errors_numpy(
             scores.detach().numpy(),
             label,
             None if weight is None else weight.numpy(),
@@ -182,7 +192,9 @@ class Counting:
         value, by_fn, by_fp = differentiate(measure, (fn, fp), (n_pos, n_neg), keep=self.surrogate == "hinge")
         if ranks is not None:
             by_fn, by_fp = ranks.factor * by_fn, ranks.factor * by_fp
-        slope *= np.where(label, slope.dtype.type(-by_fn), slope.dtype.type(-by_fp))
+        with np.errstate(over="ignore"):  # what is beyond a float32 is infinite
+            by_fn, by_fp = (slope.dtype.type(np.ldexp(-by, exponent)) for by in (by_fn, by_fp))
+        slope *= np.where(label, by_fn, by_fp)
 
         def derivative(again: Tensor) -> Tensor:
             positive = torch.from_numpy(label)
@@ -204,7 +216,7 @@ class Counting:
         """Any number of images and classes, on any device and under any transform."""
         phi = scores.tanh() if self.link == "tanh" else scores
         dims = self._dims(phi)
-        n_pos, n_neg = totals(positive, weight, dims, phi.dtype)
+        n_pos, n_neg = totals(positive, weight, dims, wide_dtype(phi))
         fn, fp = self._errors(phi, positive, weight, dims)
         if ranks is not None and self.counting == "batch":
             fn, fp, n_pos, n_neg = ranks.sum(fn, fp, n_pos, n_neg)
@@ -213,7 +225,8 @@ class Counting:
         n_pos, n_neg = torch.where(defined, n_pos, 1.0), torch.where(defined, n_neg, 1.0)
         fn, fp = torch.where(defined, fn, 0.5), torch.where(defined, fp, 0.5)
         value = evaluate(measure, (fn, fp), (n_pos, n_neg), keep=self.surrogate == "hinge")
-        return self._average(torch.where(defined, 1 - value, 0.0), defined, n_pos, ranks)
+        loss, defined = self._average(torch.where(defined, 1 - value, 0.0), defined, n_pos, ranks)
+        return loss.to(scores.dtype), defined
 
     def _errors(
         self, phi: Tensor, positive: Tensor, weight: Tensor | None, dims: tuple[int, ...]
@@ -258,19 +271,24 @@ def evaluate(
     """
     (fn, fp), (n_pos, n_neg) = errors, totals
     tp, tn = n_pos - fn, n_neg - fp
-    if not keep:
-        plain: Tensor = measure(tp, fp, fn, tn)
-        return plain
-    value = measure(_snap(tp, n_pos), fp.detach(), fn.detach(), _snap(tn, n_neg))
-    more = (_LEAST_RIGHT * n_pos - tp.detach()).relu(), (_LEAST_RIGHT * n_neg - tn.detach()).relu()
-    moved: Tensor = measure(tp + more[0], fp - more[1], fn - more[0], tn + more[1])
-    return moved + (torch.where(value.isfinite(), value, 0.0) - moved.detach())
+    value = measure(_snap(tp, n_pos), fp.detach(), fn.detach(), _snap(tn, n_neg)).detach()
+    bad, unknown = ~value.isfinite(), (fn + fp).detach().isnan()
+    if keep:
+        more = (_LEAST_RIGHT * n_pos - tp.detach()).relu(), (_LEAST_RIGHT * n_neg - tn.detach()).relu()
+        moved = measure(tp + more[0], fp - more[1], fn - more[0], tn + more[1])
+    else:  # what has no value has no slope either: half of each class is right, as a constant
+        tp, tn = torch.where(bad, n_pos / 2, tp), torch.where(bad, n_neg / 2, tn)
+        moved = torch.where(bad, 0.0, measure(tp, n_neg - tn, n_pos - tp, tn))
+    value = torch.where(bad, 0.0, value) + (moved - moved.detach())  # in this order: nothing is swallowed
+    shown: Tensor = value + (fn + fp) * torch.where(unknown, torch.nan, 0.0)  # in the gradient too
+    return shown
 
 
 def _snap(right: Tensor, total: Tensor) -> Tensor:
     """What is right of a class, as a constant, and exactly 0 where it is so to rounding: a root would show it."""
     right = right.detach()
-    return torch.where(right <= 8 * torch.finfo(right.dtype).eps * total, 0.0, right)
+    rounding = _ROUNDING if right.dtype == torch.float64 else 8 * torch.finfo(right.dtype).eps
+    return torch.where(right <= rounding * total, 0.0, right)
 
 
 def differentiate(

@@ -144,9 +144,9 @@ def ratio_exact(
     phi, positive, weight = read_box(scores, labels, margin=margin, link=link, weight=weight)
     top, bottom = read_coefficients(numerator, denominator)
     fn, fp = hinge_errors(phi, positive, weight, margin=margin, keep=False, dims=(phi.ndim - 1,))
-    n_pos, n_neg = totals(positive, weight, (-1,), phi.dtype)
+    n_pos, n_neg = totals(positive, weight, (-1,), fn.dtype)
     value = best_corner(top, bottom, n_pos - fn, fp, fn, n_neg - fp)
-    return torch.where(n_pos > 0, 1 - value, 0.0)
+    return torch.where(n_pos > 0, 1 - value, 0.0).to(phi.dtype)
 
 
 def ratio_loss(
