@@ -77,7 +77,7 @@ def counts_numpy(
     else:
         positives = float(weight.sum(where=positive, dtype=np.float64))
         negatives = float(weight.sum(where=~positive, dtype=np.float64))
-    near = bool(np.abs(score).max(initial=0.0) <= _NEAR)
+    near = not clipped and bool(np.abs(score).max(initial=0.0) <= _NEAR)  # a ramp must come to exactly 1
     unsorted = np.where(positive, score - margin, score + margin) if near else _far_keys(score, positive, margin)
     if clipped:
         unsorted = np.concatenate([unsorted, score])

@@ -11,10 +11,10 @@ hinge of margin 1 no count is better than the hard one, with margin 0 none is wo
 falls with FP is bounded from below and from above.
 
 The cap at 1 keeps the counts between 0 and n+ or n-, without which a ratio may have a pole; but it would take the
-gradient from the samples that are most wrong. So the value comes from the capped errors, and the gradient takes the
-measure's derivatives there times the slope of the uncapped hinge. Where less than 1 % of a class is right, the
-derivatives are taken at 1 %, for at 0 some measures do not feel FP at all (F-score) and others have no derivative
-(G-mean).
+gradient from the samples that are most wrong. So the slope is straight-through, by design: the value comes from the
+capped errors, the gradient takes the measure's derivatives there times the slope of the uncapped hinge. Where less than
+1 % of a class is right, the derivatives are taken at 1 %, for at 0 some measures do not feel FP at all (F-score) and
+others have no derivative (G-mean).
 
 phi is the score itself (``link="identity"``) or its tanh (``link="tanh"``, the papers' choice). With several classes
 that exclude each other phi_c = s_c - max of the others for the hinge, so that phi_c > 0 says that class c is predicted,
@@ -151,9 +151,8 @@ class Counting:
             if self.counting == "image" and not self._dims(input):
                 shape = "(N, ...)" if self.average == "binary" else "(N, C, ...)"
                 raise _checks.InputError(
-                    f"Expected `input` to hold maps of several images, of shape {shape}, with `counting='image'` and "
-                    f"`average={self.average!r}`, but got {tuple(input.shape)}: nothing is left to count in an image; "
-                    "choose `counting='batch'`."
+                    f"Expected `input` to hold maps of images, of shape {shape}, with `counting='image'` and `average="
+                    f"{self.average!r}`, but got {tuple(input.shape)}; `counting='batch'` counts over all of it."
                 )
             return found
 
@@ -265,30 +264,32 @@ class Counting:
 def evaluate(
     measure: CountFunction, errors: tuple[Tensor, Tensor], totals: tuple[Tensor, Tensor], *, keep: bool
 ) -> Tensor:
-    """The measure of soft counts, 0 where it is not a number.
+    """The measure of soft counts, 0 where it is not a number; NaN where the counts are.
 
     With ``keep`` its derivatives are taken where at least 1 % of each class is right.
     """
     (fn, fp), (n_pos, n_neg) = errors, totals
     tp, tn = n_pos - fn, n_neg - fp
     value = measure(_snap(tp, n_pos), fp.detach(), fn.detach(), _snap(tn, n_neg)).detach()
-    bad, unknown = ~value.isfinite(), (fn + fp).detach().isnan()
-    if keep:
-        more = (_LEAST_RIGHT * n_pos - tp.detach()).relu(), (_LEAST_RIGHT * n_neg - tn.detach()).relu()
-        moved = measure(tp + more[0], fp - more[1], fn - more[0], tn + more[1])
-    else:  # what has no value has no slope either: half of each class is right, as a constant
-        tp, tn = torch.where(bad, n_pos / 2, tp), torch.where(bad, n_neg / 2, tn)
-        moved = torch.where(bad, 0.0, measure(tp, n_neg - tn, n_pos - tp, tn))
-    value = torch.where(bad, 0.0, value) + (moved - moved.detach())  # in this order: nothing is swallowed
-    shown: Tensor = value + (fn + fp) * torch.where(unknown, torch.nan, 0.0)  # in the gradient too
-    return shown
+    value = torch.where(value.isfinite(), value, 0.0)
+    least = _LEAST_RIGHT if keep else _rounding(tp)  # without which a root would have no derivative
+    more = (least * n_pos - tp.detach()).relu(), (least * n_neg - tn.detach()).relu()
+    moved = measure(tp + more[0], fp - more[1], fn - more[0], tn + more[1])
+    wrong = fn + fp
+    shown = wrong * torch.where(wrong.detach().isnan(), torch.nan, 0.0)  # what is no number, in the gradient too
+    result: Tensor = value + (moved - moved.detach()) + shown  # in this order: nothing is swallowed
+    return result
+
+
+def _rounding(like: Tensor) -> float:
+    """Which share of a class stands for none of it."""
+    return _ROUNDING if like.dtype == torch.float64 else 8 * torch.finfo(like.dtype).eps
 
 
 def _snap(right: Tensor, total: Tensor) -> Tensor:
     """What is right of a class, as a constant, and exactly 0 where it is so to rounding: a root would show it."""
     right = right.detach()
-    rounding = _ROUNDING if right.dtype == torch.float64 else 8 * torch.finfo(right.dtype).eps
-    return torch.where(right <= rounding * total, 0.0, right)
+    return torch.where(right <= _rounding(right) * total, 0.0, right)
 
 
 def differentiate(

@@ -19,7 +19,8 @@ Cooper 1962) it is linear:
 Its optimum has all positives at one end of their boxes and all negatives at one end of theirs, so it is the best of
 four corners; for every measure of the table it is Y = u on the positives and Y = l on the negatives, the soft counts of
 :mod:`setwise.measures.counts`. O(n). The loss is 1 minus that; with margin 1 it is never below 1 - the hard measure
-where that grows with TP and falls with FP, with margin 0 never above.
+where that grows with TP and falls with FP, with margin 0 never above. Its value is exact; its gradient is the
+straight-through slope of :mod:`setwise.measures.counts`, and that of :func:`ratio_exact` the value's own derivative.
 
 Reference: Meng, Mukherjee, Wu, Singh, Ravi, NeurIPS 2021, for the program; the bound with margin 1 is that of Eban et
 al., "Scalable learning of non-decomposable objectives", 2017.
