@@ -61,6 +61,15 @@ def is_real(name: str, value: Tensor) -> None:
         raise TypeError(f"Expected `{name}` to be a boolean, integer or floating-point tensor, but got {value.dtype}.")
 
 
+def is_constant(name: str, value: Tensor) -> None:
+    """Refuse a tensor that asks for a gradient which it would not get, where gradients are recorded."""
+    if value.requires_grad and torch.is_grad_enabled():
+        raise InputError(
+            f"Expected `{name}` to be a constant, but it requires a gradient, which no loss passes on to it; pass "
+            f"`{name}.detach()`."
+        )
+
+
 def all_finite(name: str, value: Tensor | NDArray[Any]) -> None:
     """Refuse NaN and infinity; the message counts them and shows where the first one stands."""
     if isinstance(value, np.ndarray) and _sum_is_finite(value):

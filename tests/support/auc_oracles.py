@@ -8,14 +8,14 @@ import torch
 from torch import Tensor
 
 
-def cost(missing: Tensor, margin: float, surrogate: str) -> Tensor:
-    """The surrogate of a pair, of margin - (s_i - s_j); relu's conventions at the kinks."""
+def cost(ahead: Tensor, margin: float, surrogate: str) -> Tensor:
+    """The surrogate of a pair, by how far its positive is ahead; relu's conventions at the kinks."""
     if surrogate == "hinge":
-        return missing.relu()
+        return (margin - ahead).relu()
     if surrogate == "squared_hinge":
-        return missing.relu() ** 2
+        return (margin - ahead).relu() ** 2
     # the gradient is 0 at both kinks
-    return torch.where((missing > 0) & (missing < margin), missing, (missing >= margin) * margin) / margin
+    return torch.where((ahead > 0) & (ahead < margin), margin - ahead, (ahead <= 0) * margin) / margin
 
 
 def share_of(scores: Tensor, weight: Tensor, share: float) -> Tensor:
@@ -48,7 +48,7 @@ def partial_pairs(
     w = share_of(-high.detach(), weight[positive], 1 - min_tpr)
     v = share_of(low.detach(), weight[~positive], max_fpr)
     pairs = w[:, None] * v[None, :]
-    return (cost(margin - (high[:, None] - low[None, :]), margin, surrogate) * pairs).sum() / pairs.sum()
+    return (cost(high[:, None] - low[None, :], margin, surrogate) * pairs).sum() / pairs.sum()
 
 
 def precision_ratios(
@@ -58,7 +58,7 @@ def precision_ratios(
     positive = labels == 1
     weight = torch.ones_like(scores) if weight is None else weight.to(scores)
     high, low, w, v = scores[positive], scores[~positive], weight[positive], weight[~positive]
-    F = (cost(margin - (high[:, None] - low[None, :]), margin, surrogate) * v).sum(1)
+    F = (cost(high[:, None] - low[None, :], margin, surrogate) * v).sum(1)
     R = ((high[None, :] >= high[:, None]) * w).sum(1)
     counts = w > 0
     return 1 - (w[counts] * R[counts] / (R[counts] + F[counts])).sum() / w.sum()
@@ -79,9 +79,9 @@ def one_versus_all(
     for c in range(scores.shape[1]):
         positive = (labels[:, c] if labels.ndim == 2 else labels == c).bool()
         pairs = weight[positive][:, None] * weight[~positive][None, :]
-        missing = margin - (scores[positive, c][:, None] - scores[~positive, c][None, :])
+        ahead = scores[positive, c][:, None] - scores[~positive, c][None, :]
         if pairs.sum() > 0:
-            sums.append((cost(missing, margin, surrogate) * pairs).sum())
+            sums.append((cost(ahead, margin, surrogate) * pairs).sum())
             masses.append(pairs.sum())
             sizes.append(weight[positive].sum())
     if not sums:
@@ -128,7 +128,7 @@ def auc_mu_pairs(
         i, j = labels == k, labels == c
         pairs = weight[i][:, None] * weight[j][None, :]
         if pairs.sum() > 0:
-            sums.append((cost(margin - (side[i][:, None] - side[j][None, :]), margin, surrogate) * pairs).sum())
+            sums.append((cost(side[i][:, None] - side[j][None, :], margin, surrogate) * pairs).sum())
             masses.append(pairs.sum())
     if not sums:
         return 0 * f.sum()

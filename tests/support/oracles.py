@@ -14,15 +14,15 @@ def pair_matrix(
     """The weighted mean over all pairs (positive i, negative j) of the surrogate of s_i - s_j, differentiable."""
     positive = labels == 1
     weight = torch.ones_like(scores) if weight is None else weight
-    missing = margin - (scores[positive][:, None] - scores[~positive][None, :])
+    ahead = scores[positive][:, None] - scores[~positive][None, :]
     pair_weight = weight[positive][:, None] * weight[~positive][None, :]
     if surrogate == "hinge":
-        cost = missing.relu()
+        cost = (margin - ahead).relu()
     elif surrogate == "squared_hinge":
-        cost = missing.relu() ** 2
+        cost = (margin - ahead).relu() ** 2
     elif surrogate == "ramp":
         # min(1, z / margin); the gradient is 0 at both kinks, as relu's is
-        cost = torch.where((missing > 0) & (missing < margin), missing, (missing >= margin) * margin) / margin
+        cost = torch.where((ahead > 0) & (ahead < margin), margin - ahead, (ahead <= 0) * margin) / margin
     else:
         raise ValueError(surrogate)
     return (cost * pair_weight).sum() / pair_weight.sum()
@@ -49,15 +49,16 @@ def soft_count_loss(
         phi = torch.tanh(score) if link == "tanh" else score
         missing = margin - phi if label == 1 else margin + phi
         if surrogate == "sigmoid":
-            error = 1 / (1 + torch.exp(-missing))
+            error = torch.sigmoid(missing)
         else:
             hinge = missing.relu()
-            error = hinge - max(hinge.item() - 1, 0.0)  # the excess is a constant
+            error = min(hinge.item(), 1.0) + (hinge - hinge.detach())  # the value is capped, the slope is not
         wrong[int(label)] = wrong[int(label)] + w * error
         right[int(label)] = right[int(label)] + w * (1 - error)
     counts = right[1], wrong[0], wrong[1], right[0]
     if surrogate == "sigmoid":
-        return 1 - formula(*counts)
+        plain = formula(*counts)
+        return 1 - plain if plain.isfinite() else 1 + 0 * scores.sum()
     value = formula(*(count.detach() for count in counts))
     value = torch.where(value.isfinite(), value, 0.0)
     up = [max(0.01 * (right[k] + wrong[k]).item() - right[k].item(), 0.0) for k in (0, 1)]

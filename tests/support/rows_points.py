@@ -129,6 +129,7 @@ def _point(
         shift_invariant=link == "identity",
         tested_elsewhere=frozenset({"threshold"}) if at == "floor" else frozenset(),  # one excludes the other
         has_kink_convention=at != "optimum",  # where ties make several thresholds best
+        oracle_is_quick=False,
         curved=name in ("precision@recall", "recall@precision"),
         names={f"{name}>={value:g}" if name != "tpr@fpr" else f"tpr@fpr<={value:g}": level}
         if option != "k"
@@ -209,6 +210,7 @@ def _curve(kind: str) -> Case:
         curved=kind == "pr",
         reaches=0.95,  # a grid of four points does not see the ends of the curve
         brute_force_cases=10,
+        oracle_is_quick=False,
     )
 
 

@@ -48,6 +48,7 @@ class Case:
         tested_elsewhere: Options that mean nothing with these settings.
         reaches: The hard measure that descent on free scores must reach.
         has_kink_convention: Whether the gradient exactly at a kink is promised, and is that of the oracle.
+        oracle_is_quick: Whether it takes no time on some hundred samples.
         brute_force_cases: How many random sets are compared with the oracle, with and without ties each.
         names: What ``parse`` understands, with the options that each name stands for.
     """
@@ -82,6 +83,7 @@ class Case:
     tested_elsewhere: frozenset[str] = frozenset()
     reaches: float = 0.99
     has_kink_convention: bool = True
+    oracle_is_quick: bool = True
     brute_force_cases: int = 25
     names: dict[str, dict[str, Any]] = field(default_factory=dict)
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, cast
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -12,12 +14,14 @@ from torch import Tensor
 from setwise import _checks
 
 Derivative = Callable[[Tensor], Tensor]
+_LARGEST_FLOAT32 = torch.finfo(torch.float32).max
 
 
 def attach(input: Tensor, value: Tensor, gradient: Tensor, derivative: Derivative | None = None) -> Tensor:
     """``value`` as a function of ``input`` whose derivative is ``gradient``.
 
-    A sort-and-scan kernel yields value and gradient together, so the backward pass is one product.
+    A sort-and-scan kernel yields value and gradient together, so the backward pass is one product. Where the value is
+    not a number, nor is any entry of the gradient, so that what looks at gradients alone sees it.
 
     Args:
         input: What is differentiated by.  # shape: (*batch, n)
@@ -32,6 +36,7 @@ def attach(input: Tensor, value: Tensor, gradient: Tensor, derivative: Derivativ
         function = _Compiled
     elif not _checks.values_are_readable():
         function = _Transformed
+    gradient = torch.where(value.isnan().unsqueeze(-1), torch.nan, gradient)
     return cast("Tensor", function.apply(input, value, gradient, derivative))
 
 
@@ -46,11 +51,19 @@ def attach_numpy(input: Tensor, value: float, gradient: NDArray[Any], derivative
     """
     # An inner product has this derivative, in every mode, by a node of torch's own, which costs a third of one in
     # Python. Its value is rounded otherwise, so the right one is put in its place.
+    if math.isnan(value):
+        gradient = np.full_like(gradient, math.nan)
     product = torch.dot(input, torch.from_numpy(gradient))
-    product.data.fill_(value)
+    product.data.fill_(representable(value, input.dtype))
     if derivative is not None and product.grad_fn is not None:
         product.grad_fn.register_hook(_differentiable(input, derivative))
     return product
+
+
+def representable(value: float, dtype: torch.dtype) -> float:
+    """A number that can be stored: infinite where it is beyond the dtype, which torch refuses to round so itself."""
+    beyond = dtype == torch.float32 and abs(value) > _LARGEST_FLOAT32
+    return math.copysign(math.inf, value) if beyond else value
 
 
 def _differentiable(input: Tensor, derivative: Derivative) -> Callable[..., tuple[Tensor, None] | None]:
@@ -77,8 +90,9 @@ class _Compiled(torch.autograd.Function):
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: ARG004
         input, _, gradient, derivative = inputs
         ctx.derivative = derivative
-        ctx.save_for_backward(gradient, *(() if derivative is None else (input,)))
-        ctx.save_for_forward(gradient)
+        saved = (gradient,) if derivative is None else (gradient, input)
+        ctx.save_for_backward(*saved)
+        ctx.save_for_forward(*saved)  # the same, or vmap's rule mistakes one for the other
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None, None, None]:

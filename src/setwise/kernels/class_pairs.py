@@ -24,9 +24,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from setwise import _checks
-from setwise.kernels.attach import attach
-from setwise.kernels.pairwise import Term, _evaluate_numpy
-from setwise.kernels.sorting import sort_torch
+from setwise.kernels.attach import attach, representable
+from setwise.kernels.keys import order_torch, without_wide_gaps_torch
+from setwise.kernels.pairwise import Term, evaluate_numpy, gaps_torch, saturation
+from setwise.kernels.scaling import wide_dtype
 
 
 def class_pair_loss(
@@ -37,7 +38,7 @@ def class_pair_loss(
     Args:
         score: u, float32 or float64; what stands in a sample's own column does not matter.  # shape: (*batch, n, C)
         label: Class indices.  # shape: (*batch, n)
-        weight: Non-negative weights, or None for ones; a constant.  # shape: (*batch, n)
+        weight: Non-negative weights of the order of 1, or None for ones; a constant.  # shape: (*batch, n)
         coefficient: a, symmetric; a pair of classes with coefficient 0 is left out.  # shape: (*batch, C, C)
         terms: The pair sums to add up.
 
@@ -54,7 +55,8 @@ def class_pair_loss(
             number, slope = _evaluate_classes(
                 fixed.numpy(), label.numpy(), None if weight is None else weight.numpy(), coefficient.numpy(), terms
             )
-        value, gradient = torch.scalar_tensor(number, dtype=score.dtype), torch.from_numpy(slope).flatten()
+        value = torch.scalar_tensor(representable(number, score.dtype), dtype=score.dtype)
+        gradient = torch.from_numpy(slope).flatten()
     else:
         value, gradient = _evaluate_torch(fixed, label, weight, coefficient, terms)
     curved = any(term.power > 1 for term in terms)
@@ -82,10 +84,10 @@ def _evaluate_classes(
         size = own.stop - own.start
         t = np.concatenate([column[c, own], -column[k, other]])
         pair_weight = None if w is None else np.concatenate([w[own], w[other]])
-        number, pair_slope, _ = _evaluate_numpy(t, np.arange(t.size) < size, pair_weight, terms, mean=False)
-        value += a * number
-        slope[c, own] = a * pair_slope[:size]
-        slope[k, other] = -a * pair_slope[size:]
+        number, pair_slope, _ = evaluate_numpy(t, np.arange(t.size) < size, pair_weight, terms, scale=a)
+        value += number
+        slope[c, own] = pair_slope[:size]
+        slope[k, other] = -pair_slope[size:]
     gradient = np.empty_like(score)
     gradient[order] = slope.T
     return value, gradient
@@ -95,7 +97,7 @@ def _evaluate_torch(
     score: Tensor, label: Tensor, weight: Tensor | None, coefficient: Tensor, terms: tuple[Term, ...]
 ) -> tuple[Tensor, Tensor]:
     """The same for any batch, the gradient flat; itself differentiable with respect to ``score``."""
-    wide = torch.float32 if score.device.type == "mps" else torch.float64  # Apple's devices have no float64
+    wide = wide_dtype(score)
     classes = score.shape[-1]
     own = label.unsqueeze(-1).expand(score.shape)
     other = torch.arange(classes, device=score.device).expand(score.shape)
@@ -107,34 +109,43 @@ def _evaluate_torch(
     sign = torch.where(positive, 1.0, -1.0).to(wide)
     t = sign * score.flatten(-2).to(wide)
     value, gradient = torch.zeros_like(t[..., :0].sum(-1)), torch.zeros_like(t)
+    if t.shape[-1] == 0:
+        return value.to(score.dtype), gradient.to(score.dtype)
+    width = saturation(terms)
+    t = t if width is None else without_wide_gaps_torch(t, width)
     for factor, margin, power, closed in terms:
-        key = t - margin * positive.to(wide)
-        index = sort_torch(key.detach(), positive, positives_first=closed)
+        index = order_torch(t.detach(), positive, margin, positives_first=closed)
         index = index.gather(-1, torch.argsort(pair.gather(-1, index), dim=-1, stable=True))
-        ordered = _slopes(
-            *(x.gather(-1, index) for x in (key, positive, pair, w)), power=power, pairs=classes * classes
-        )
-        slope = factor * a * torch.zeros_like(ordered).scatter(-1, index, ordered)
-        value = value + (slope * key).sum(-1) / power
-        gradient = gradient + sign * slope
+        at_label, at_pair, at_w = (x.gather(-1, index) for x in (positive, pair, w))
+        gap = torch.nn.functional.pad(gaps_torch(t.gather(-1, index), at_label, margin), (0, 1))
+        number, ordered = _by_gaps(gap, at_label, at_pair, at_w, power=power, pairs=classes * classes)
+        value = value + factor * (a.gather(-1, index) * number).sum(-1)
+        gradient = gradient + factor * sign * a * torch.zeros_like(ordered).scatter(-1, index, ordered)
     return value.to(score.dtype), gradient.to(score.dtype)
 
 
-def _slopes(key: Tensor, label: Tensor, pair: Tensor, w: Tensor, *, power: int, pairs: int) -> Tensor:
-    """The derivative of one pair sum within each run of equal ``pair``, by the sorted keys."""
+def _by_gaps(gap: Tensor, label: Tensor, pair: Tensor, w: Tensor, *, power: int, pairs: int) -> tuple[Tensor, Tensor]:
+    """What each place adds to the pair sum within its run of equal ``pair``, and its derivative by the sorted keys."""
     zero = torch.zeros_like(w)
     sizes = pair.new_zeros(*pair.shape[:-1], pairs).scatter_add(-1, pair, torch.ones_like(pair))
     ends = sizes.cumsum(-1)
     start, end = (ends - sizes).gather(-1, pair), ends.gather(-1, pair)  # of the run each place is in
 
     def before(x: Tensor) -> Tensor:
-        sums = torch.where(label, x, zero).cumsum(-1)
-        return sums - torch.nn.functional.pad(sums, (1, 0)).gather(-1, start)
+        """Sums within the run, of the places before."""
+        sums = torch.nn.functional.pad(x.cumsum(-1), (1, 0))
+        return sums[..., :-1] - sums.gather(-1, start)
 
     def after(x: Tensor) -> Tensor:
-        sums = torch.where(label, zero, x).cumsum(-1)
+        """Of the places after."""
+        sums = x.cumsum(-1)
         return torch.nn.functional.pad(sums, (1, 0)).gather(-1, end) - sums
 
+    upper, lower = torch.where(label, w, zero), torch.where(label, zero, w)
+    below, above = before(upper) + upper, after(lower)
     if power == 1:
-        return w * torch.where(label, -after(w), before(w))
-    return 2 * w * torch.where(label, key * after(w) - after(w * key), key * before(w) - before(w * key))
+        return gap * below * above, w * torch.where(label, -above, below)
+    # The gap after the last place of a run leads out of it, and has no negative of the run above.
+    A = after(gap * above) + gap * above
+    B = before(gap * below)
+    return gap * (below * A + above * B), 2 * w * torch.where(label, -A, B)

@@ -21,6 +21,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from setwise.kernels.scaling import unit_numpy, unit_torch, wide_dtype
+
 Dims = tuple[int, ...]
 
 
@@ -39,7 +41,9 @@ def hinge_errors(
     """
     error = (margin + torch.where(positive, -phi, phi)).relu()
     capped = error.clamp(max=1.0)
-    return sum_by_class(error + (capped - error).detach() if keep else capped, positive, weight, dims)
+    if keep:  # in this order: a difference of two large numbers would swallow the value
+        capped = capped.detach() + (error - error.detach())
+    return sum_by_class(capped, positive, weight, dims)
 
 
 def sigmoid_errors(
@@ -50,20 +54,35 @@ def sigmoid_errors(
 
 
 def sum_by_class(value: Tensor, positive: Tensor, weight: Tensor | None, dims: Dims) -> tuple[Tensor, Tensor]:
-    """Weighted sums over the positives and over the negatives."""
+    """Weighted sums over the positives and over the negatives, in float64.
+
+    The weights are multiplied by a power of two before they meet the values and by its inverse after the sum, so that
+    no product on the way, back included, leaves the range of the values' dtype.
+    """
+    wide, size = wide_dtype(value), None
     if weight is not None:
-        value = value * weight
-    return torch.where(positive, value, 0.0).sum(dims), torch.where(positive, 0.0, value).sum(dims)
+        unit, size = unit_torch(weight, dims)
+        value = value * unit.to(value.dtype)
+    of_positives = torch.where(positive, value, 0.0).sum(dims, dtype=wide)
+    of_negatives = torch.where(positive, 0.0, value).sum(dims, dtype=wide)
+    if size is None:
+        return of_positives, of_negatives
+    size = size.squeeze(dims)
+    return of_positives * size, of_negatives * size
 
 
 class Errors(NamedTuple):
-    """Of one set: soft FN and FP, the weight of each class, and the derivative of FN + FP by each score."""
+    """Of one set: soft FN and FP, the weight of each class, and the derivative of FN + FP by each score.
+
+    The derivative is to be multiplied by 2^exponent, and is of the order of 1 whatever the scale of the weights.
+    """
 
     fn: float
     fp: float
     n_pos: float
     n_neg: float
     slope: NDArray[Any]  # shape: (n,)
+    exponent: int
 
 
 def errors_numpy(
@@ -106,18 +125,21 @@ def errors_numpy(
         slope *= 1 - error
     if slope_of_link is not None:
         slope *= slope_of_link
+    exponent = 0
     if weight is None:
         n_pos = float(np.count_nonzero(positive))
         n_neg = positive.size - n_pos
     else:
-        error *= weight
-        slope *= weight
-        n_pos = float(weight.sum(where=positive, dtype=np.float64))
-        n_neg = float(weight.sum(where=~positive, dtype=np.float64))
+        weight, exponent = unit_numpy(weight)
+        error = error * weight
+        slope *= weight.astype(slope.dtype)
+        n_pos, n_neg = float(weight.sum(where=positive)), float(weight.sum(where=~positive))
     both = float(np.add.reduce(error, dtype=np.float64))
     error *= positive
     fn = float(np.add.reduce(error, dtype=np.float64))
-    return Errors(fn, max(both - fn, 0.0), n_pos, n_neg, slope)
+    fp = both - fn if np.isnan(both) else max(both - fn, 0.0)
+    scale = float(np.ldexp(1.0, exponent))
+    return Errors(scale * fn, scale * fp, scale * n_pos, scale * n_neg, slope, exponent)
 
 
 def _tanh(score: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -19,11 +19,9 @@ sum. O(n log n + G log n) time and O(n + G) memory for G levels.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from setwise import _checks
@@ -61,6 +59,7 @@ def curve_loss(
         with np.errstate(invalid="ignore", over="ignore"):  # what is not finite shows in the value
             counts = counts_numpy(fixed.numpy(), positive.numpy(), weights, margin=margin, clipped=clipped)
             number, slope = _evaluate_numpy(counts, kind, points, fixed.shape[0])
+        slope = slope.astype(fixed.numpy().dtype, copy=False)
         return attach_numpy(score, number, slope, derivative), counts.positives * counts.negatives
     value, gradient, total = _evaluate_torch(fixed, positive, weight, kind, points, margin=margin, clipped=clipped)
     return attach(score, value, gradient, derivative), total
@@ -71,10 +70,10 @@ def levels(points: int) -> Floats:
     return (np.arange(points) + 0.5) / points
 
 
-def _evaluate_numpy(counts: NumpyCounts, kind: str, points: int, size: int) -> tuple[float, NDArray[Any]]:
+def _evaluate_numpy(counts: NumpyCounts, kind: str, points: int, size: int) -> tuple[float, Floats]:
     P, N = counts.positives, counts.negatives
     if P == 0 or N == 0 or np.isnan(counts.key[-1]):  # NaN sorts last
-        return 0.0 if P == 0 or N == 0 else math.nan, np.zeros(size, counts.key.dtype)
+        return 0.0 if P == 0 or N == 0 else math.nan, np.zeros(size)
     level, slack = levels(points), TOLERANCE * (P + N)
     weight = np.ones(counts.key.size, np.int8) if counts.weight is None else counts.weight
     rising = weight * counts.label
@@ -108,7 +107,7 @@ def _evaluate_numpy(counts: NumpyCounts, kind: str, points: int, size: int) -> t
     gradient = np.where(counts.label, passed, reached)
     gradient *= weight
     gradient /= points
-    return float(value.mean()), counts.to_samples(gradient.astype(counts.key.dtype), size)
+    return float(value.mean()), counts.to_samples(gradient, size)
 
 
 def _evaluate_torch(

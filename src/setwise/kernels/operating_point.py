@@ -104,7 +104,7 @@ def _evaluate_numpy(
         threshold, missing, fp = float(counts.key[stop]), float(counts.missing[stop]), float(counts.fp[stop])
     value, by_tp, by_fp = rule.price(P, N, missing, fp) if reached else rule.missed(P, missing, fp)
     total = by_tp * rising + by_fp * falling
-    gradient = np.zeros(counts.key.size, score.dtype)
+    gradient = np.zeros(counts.key.size)
     if stop == start:
         _, c1, c2 = rule.edge(P, N)
         by_tp, by_fp = by_tp - c1 * total * edge, by_fp - c2 * total * edge
@@ -122,7 +122,11 @@ def _evaluate_numpy(
         gradient[start:] *= counts.weight[start:]
     if rule.kind == "precision@k" and not rule.share:
         reached = rule.level <= (P + N) * (1 + TOLERANCE)
-    return value, counts.to_samples(gradient, score.size), Found(threshold, P - missing, fp, P, N, reached)
+    return (
+        value,
+        counts.to_samples(gradient, score.size).astype(score.dtype),
+        Found(threshold, P - missing, fp, P, N, reached),
+    )
 
 
 def _choose_numpy(counts: NumpyCounts, rule: Rule) -> _Choice:
@@ -179,5 +183,5 @@ def _on_edge(
     if split < counts.key.size:
         step = min(step, 0.0)
     if split > 0:
-        step = max(step, float(counts.key[split - 1]) - anchor)
+        step = max(step, -float(counts.gap[split - 1]) if split < counts.key.size else 0.0)
     return anchor + step, max(missing + rising * step, 0.0), max(fp - falling * step, 0.0), inverse

@@ -23,7 +23,8 @@ def evaluate_torch(
     counts = counts._replace(positives=P, negatives=N)
     split, at_key, reached = _choose_torch(counts, rule)  # shape: (*batch, 1), each
     fixed = counts.key.detach()
-    anchor = fixed.gather(-1, split.clamp(max=fixed.shape[-1] - 1))
+    near = split.clamp(max=fixed.shape[-1] - 1)
+    anchor = fixed.gather(-1, near)
     place = torch.arange(fixed.shape[-1], device=fixed.device)
     rising = counts.rising * torch.where(at_key, fixed < anchor, place < split)
     falling = counts.falling * torch.where(at_key, fixed > anchor, place >= split)
@@ -42,18 +43,19 @@ def evaluate_torch(
         return prices
 
     # The threshold is linear in the keys while the events keep their order: a constant and its response to each key.
-    missing = (rising * (anchor - fixed)).sum(-1, keepdim=True)
-    fp = (falling * (fixed - anchor)).sum(-1, keepdim=True)
-    step, response = _edge_torch(counts, rule, split, anchor, missing, fp, rising, falling)
+    missing, fp = counts.missing.gather(-1, near), counts.fp.gather(-1, near)
+    at_anchor = missing, fp
+    step, response = _edge_torch(counts, rule, split, missing, fp, rising, falling)
     _, by_tp, by_fp = price(missing, fp)
     tied = torch.where(by_tp * K_rising + by_fp * K_falling > 0, counts.rising, counts.falling).clamp(min=0)
     tied = tied * (fixed == anchor)
     share = tied / torch.where(tied.sum(-1, keepdim=True) > 0, tied.sum(-1, keepdim=True), 1)
     response = torch.where(at_key, share, response)  # shape: (*batch, E)
-    step = torch.where(at_key, 0, step) + (response * (counts.key - fixed)).sum(-1, keepdim=True)
-
-    missing = (rising * (anchor - counts.key)).sum(-1, keepdim=True) + K_rising * step
-    fp = (falling * (counts.key - anchor)).sum(-1, keepdim=True) - K_falling * step
+    move = counts.key - fixed  # 0, with the graph
+    step = torch.where(at_key, 0, step)
+    turn = (response * move).sum(-1, keepdim=True)
+    missing = (at_anchor[0] + K_rising * step).clamp(min=0) + K_rising * turn - (rising * move).sum(-1, keepdim=True)
+    fp = (at_anchor[1] - K_falling * step).clamp(min=0) - K_falling * turn + (falling * move).sum(-1, keepdim=True)
     value, by_tp, by_fp = price(missing, fp)
     gradient = by_tp * rising + by_fp * falling - (by_tp * K_rising + by_fp * K_falling) * response
     gradient = counts.to_samples(torch.where(defined, gradient, 0), score.shape[-1])
@@ -69,22 +71,21 @@ def _edge_torch(
     counts: TorchCounts,
     rule: Rule,
     split: Tensor,
-    anchor: Tensor,
     missing: Tensor,
     fp: Tensor,
     rising: Tensor,
     falling: Tensor,
 ) -> tuple[Tensor, Tensor]:
     """How far before the anchor F = 0, and how that threshold responds to each key."""
-    P, N, key = counts.positives, counts.negatives, counts.key.detach()
+    P, N = counts.positives, counts.negatives
     c0, c1, c2 = rule.edge(P, N)
     active = c1 * rising + c2 * falling  # shape: (*batch, E)
     slope = active.sum(-1, keepdim=True)
     flat = slope.abs() <= TOLERANCE * (P + N)
     inverse = torch.where(flat, 0, 1 / torch.where(flat, 1, slope))
     step = (c0 + c1 * (P - missing) + c2 * fp) * inverse
-    step = torch.where(split < key.shape[-1], step.clamp(max=0), step)
-    low = key.gather(-1, (split - 1).clamp(min=0)) - anchor
+    step = torch.where(split < counts.key.shape[-1], step.clamp(max=0), step)
+    low = -torch.nn.functional.pad(counts.gap, (0, 1)).gather(-1, (split - 1).clamp(min=0))
     step = torch.where(split > 0, torch.maximum(step, low), step)
     return step, active * inverse
 
@@ -120,8 +121,8 @@ def _choose_torch(counts: TorchCounts, rule: Rule) -> tuple[Tensor, Tensor, Tens
         return split, ~always, always
     rising, falling = counts.rising * (place < split), counts.falling * (place >= split)
     near = split.clamp(max=size - 1)
-    anchor, missing_there, fp_there = (part.gather(-1, near) for part in (counts.key.detach(), missing, fp))
-    step, _ = _edge_torch(counts, rule, split, anchor, missing_there, fp_there, rising, falling)
+    missing_there, fp_there = missing.gather(-1, near), fp.gather(-1, near)
+    step, _ = _edge_torch(counts, rule, split, missing_there, fp_there, rising, falling)
     K_rising, K_falling = rising.sum(-1, keepdim=True), falling.sum(-1, keepdim=True)
     tp_edge, fp_edge = P - missing_there - K_rising * step, (fp_there - K_falling * step).clamp(min=0)
     odds = torch.where(place < split, fp / torch.where(place < split, tp, 1), torch.inf)

@@ -4,15 +4,20 @@ For scores s, labels, weights w and a margin m, let k = s - m for positives and 
 
     sum_{i in P, j in N} w_i w_j relu(k_j - k_i)^p,    p = 1 or 2,
 
-need only running sums over the sorted keys: with the moments of the negatives above a positive and of the positives
-below a negative,
+need only running sums over the sorted keys. With g_t the gap between the keys at places t and t + 1, P_t the weight of
+the positives up to place t and N_t that of the negatives after it, let
 
-    p = 1:  d/dk_i = -w_i W_above,                    d/dk_j = w_j W_below,
-    p = 2:  d/dk_i = 2 w_i (k_i W_above - K_above),   d/dk_j = 2 w_j (k_j W_below - K_below),
+    A_t = sum_{u >= t} g_u N_u = sum_{j > t} w_j (k_j - k_t),
+    B_t = sum_{u < t} g_u P_u = sum_{i <= t} w_i (k_t - k_i).
 
-W the sum of weights and K that of weight times key; the value is sum_i k_i dk_i / p (Euler, homogeneous of degree p). A
-pair with k_i = k_j counts as satisfied unless asked otherwise (relu's convention: gradient 0 at the kink). O(n log n)
-time, O(n) memory.
+Then for a positive i and a negative j, at their places,
+
+    p = 1:  value = sum_t g_t P_t N_t,                   d/dk_i = -w_i N_i,     d/dk_j = w_j P_j,
+    p = 2:  value = sum_t g_t (P_t A_t + N_t B_t),       d/dk_i = -2 w_i A_i,   d/dk_j = 2 w_j B_j.
+
+Nothing is subtracted but neighbouring scores, so neither a common offset nor huge scores cost digits. A pair with
+k_i = k_j counts as satisfied unless asked otherwise (relu's convention: gradient 0 at the kink). O(n log n) time, O(n)
+memory.
 
 The NumPy form serves the CPU in eager mode; the torch form serves every other device, ``torch.compile``,
 ``torch.func`` and second derivatives.
@@ -20,6 +25,7 @@ The NumPy form serves the CPU in eager mode; the torch form serves every other d
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,7 +35,9 @@ from torch import Tensor
 
 from setwise import _checks
 from setwise.kernels.attach import attach, attach_numpy
-from setwise.kernels.sorting import BLOCK, blocks, sort_numpy, sort_torch, unsort
+from setwise.kernels.keys import NEAR, order_numpy, order_torch, without_wide_gaps_numpy, without_wide_gaps_torch
+from setwise.kernels.scaling import unit_numpy, unit_torch, wide_dtype
+from setwise.kernels.sorting import BLOCK, blocks, unsort
 
 
 class Term(NamedTuple):
@@ -42,6 +50,13 @@ class Term(NamedTuple):
     margin: float
     power: int
     closed: bool = False
+
+
+def saturation(terms: tuple[Term, ...]) -> float | None:
+    """The width beyond which the distance of two scores does not matter: that of a ramp; None where it always does."""
+    if any(term.power > 1 for term in terms) or sum(term.coefficient for term in terms) != 0:
+        return None
+    return max(term.margin for term in terms)
 
 
 def pair_loss(
@@ -57,8 +72,8 @@ def pair_loss(
         mean: Divide by the sum of w_i w_j over all pairs.
 
     Returns:
-        The value, of shape (*batch,), and the total weight of the pairs (a plain number in eager mode on the CPU).
-        Where the total is zero, value and gradient are zero.
+        The value, of shape (*batch,), and a number that is 0 where there is no pair (a plain one in eager mode on the
+        CPU) and positive elsewhere. Where it is zero, value and gradient are zero.
     """
 
     def differentiable_gradient(again: Tensor) -> Tensor:
@@ -69,83 +84,127 @@ def pair_loss(
     total: Tensor | float
     if score.ndim == 1 and score.device.type == "cpu" and _checks.values_are_readable():
         with np.errstate(invalid="ignore", over="ignore"):  # what is not finite shows in the value
-            number, slope, total = _evaluate_numpy(
-                fixed.numpy(), positive.numpy(), None if weight is None else weight.numpy(), terms, mean=mean
+            number, slope, total = evaluate_numpy(
+                fixed.numpy(),
+                positive.numpy(),
+                None if weight is None else weight.numpy(),
+                terms,
+                scale=None if mean else 1.0,
             )
         return attach_numpy(score, number, slope, differentiable_gradient if curved else None), total
     value, gradient, total = _evaluate_torch(fixed, positive, weight, terms, mean=mean)
     return attach(score, value, gradient, differentiable_gradient if curved else None), total
 
 
-def _evaluate_numpy(
+def evaluate_numpy(
     score: NDArray[Any],
     positive: NDArray[np.bool_],
     weight: NDArray[Any] | None,
     terms: tuple[Term, ...],
     *,
-    mean: bool,
+    scale: float | None,
 ) -> tuple[float, NDArray[Any], float]:
-    """Value, gradient and total weight of the pairs."""
+    """Value, gradient, and what is 0 where there is no pair; the sum over the pairs times ``scale``, None for the mean.
+
+    Args:
+        score: float32 or float64.  # shape: (n,)
+        positive: Labels.  # shape: (n,)
+        weight: Non-negative weights, or None for ones.  # shape: (n,)
+        terms: The pair sums to add up.
+        scale: What their sum is multiplied by.
+    """
+    exponent = 0
     if weight is None:
         positives = int(np.count_nonzero(positive))
         total = float(positives * (positive.size - positives))
     else:
-        positives_weight = float(weight.sum(where=positive, dtype=np.float64))
-        total = positives_weight * float(weight.sum(where=~positive, dtype=np.float64))
+        weight, total, exponent = unit_by_class(weight, positive)
     if total == 0:
         return 0.0, np.zeros_like(score), 0.0
-    scale = 1 / total if mean else 1.0
+    largest = max(float(score.max()), -float(score.min()))
+    if not math.isfinite(largest):
+        return math.nan, np.zeros_like(score), total
+    scale = 1 / total if scale is None else float(np.ldexp(scale, exponent))
+    if weight is not None and 2 * np.count_nonzero(weight) < weight.size:  # as where a part of the curve was chosen
+        kept = np.flatnonzero(weight)
+        value, part = _add_up(score[kept], positive[kept], weight[kept], terms, scale, largest)
+        gradient = np.zeros_like(score)
+        gradient[kept] = part
+        return value, gradient, total
+    value, gradient = _add_up(score, positive, weight, terms, scale, largest)
+    return value, gradient, total
+
+
+def _add_up(
+    score: NDArray[Any],
+    positive: NDArray[np.bool_],
+    weight: NDArray[np.float64] | None,
+    terms: tuple[Term, ...],
+    scale: float,
+    largest: float,
+) -> tuple[float, NDArray[Any]]:
+    """The pair sums and their gradient, times a scale."""
+    dtype = score.dtype
+    width = saturation(terms)
+    if width is not None and largest > NEAR * width:
+        score = without_wide_gaps_numpy(score, width)
+        largest = float(score.max())
     value = 0.0
     gradient: NDArray[Any] | None = None
+    sums = dtype if len(terms) == 1 else np.dtype(np.float64)  # the terms of a ramp cancel each other
     for coefficient, margin, power, closed in terms:
-        key = _shifted(score, positive, margin)
-        index, label = sort_numpy(key, positive, positives_first=closed)
-        if weight is None and power == 1:
-            ordered = _violations(label, positives, key.dtype)
+        index, label = order_numpy(score, positive, margin, largest=largest, positives_first=closed)
+        factor = coefficient * scale
+        if weight is None and power == 1 and score.dtype == np.float32 and (largest <= NEAR * margin or margin == 0):
+            slope = unsort(_violations(label, sums), index)
+            value += factor * _multiply(slope, score, positive, margin, factor)
         else:
             at_weight = None if weight is None else weight[index]
-            ordered = _slopes_numpy(key[index], label, at_weight, power).astype(key.dtype)
-        slope = unsort(ordered, index)
-        factor = coefficient * scale
-        value += factor / power * _multiply(slope, key, factor)
+            number, ordered = _by_gaps(score[index].astype(np.float64), label, at_weight, margin, power)
+            ordered *= factor
+            slope = unsort(ordered.astype(sums), index)
+            value += factor * number
         gradient = slope if gradient is None else gradient + slope
-    return value, np.zeros_like(score) if gradient is None else gradient, total
+    return value, np.zeros(score.shape, dtype) if gradient is None else gradient.astype(dtype, copy=False)
 
 
-def _shifted(score: NDArray[Any], positive: NDArray[np.bool_], margin: float) -> NDArray[Any]:
-    """The keys: scores less the margin for positives."""
-    if margin == 0:
-        return score
-    key = np.empty_like(score)
-    for start, stop in blocks(score.size):
-        shift = positive[start:stop].astype(score.dtype)
-        if margin != 1:
-            shift *= margin
-        np.subtract(score[start:stop], shift, out=key[start:stop])
-    return key
+def unit_by_class(weight: NDArray[Any], positive: NDArray[np.bool_]) -> tuple[NDArray[np.float64], float, int]:
+    """Weights with the largest of each class in [1, 2), the sum of w_i w_j over the pairs, and e: 2^-e of what it was.
 
-
-def _multiply(slope: NDArray[Any], key: NDArray[Any], factor: float) -> float:
-    """Sum of slope * key in float64, after which the slope is multiplied by a factor, in place.
-
-    Slopes add up to 0, so shifting the keys changes nothing but the rounding.
+    Args:
+        weight: Non-negative weights.  # shape: (n,)
+        positive: Labels.  # shape: (n,)
     """
-    centre = key.mean() if key.dtype == np.float64 else None
+    unit = np.empty(weight.size)
+    sums, exponents = [], []
+    for member in (positive, ~positive):
+        unit[member], exponent = unit_numpy(weight[member])
+        sums.append(float(unit.sum(where=member)))
+        exponents.append(exponent)
+    return unit, sums[0] * sums[1], sum(exponents)
+
+
+def _multiply(
+    slope: NDArray[Any], score: NDArray[Any], positive: NDArray[np.bool_], margin: float, factor: float
+) -> float:
+    """Sum of slope * key in float64, after which the slope is multiplied by a factor, in place."""
     total = 0.0
-    for start, stop in blocks(key.size):
+    for start, stop in blocks(score.size):
         part = slope[start:stop]
-        product = key[start:stop].astype(np.float64)
-        if centre is not None:
-            product -= centre
+        product = score[start:stop].astype(np.float64)
+        if margin:
+            shift = positive[start:stop].astype(np.float64)
+            shift *= margin
+            product -= shift
         product *= part
         part *= factor
         total += float(np.add.reduce(product))  # not np.dot: its threads take milliseconds to wake
     return total
 
 
-def _violations(label: NDArray[np.bool_], positives: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+def _violations(label: NDArray[np.bool_], dtype: np.dtype[Any]) -> NDArray[Any]:
     """Unit weights, p = 1: minus the negatives above each positive, plus the positives below each negative."""
-    size = label.size
+    size, positives = label.size, int(np.count_nonzero(label))
     # A positive at place p, the r-th counted from 1, has p + 1 - r negatives below it; the others are above.
     offset = 1 - (size - positives)
     if size <= BLOCK:
@@ -171,58 +230,92 @@ def _violations(label: NDArray[np.bool_], positives: int, dtype: np.dtype[Any]) 
     return ordered
 
 
-def _slopes_numpy(
-    key: NDArray[Any], label: NDArray[np.bool_], weight: NDArray[Any] | None, power: int
-) -> NDArray[np.float64]:
-    """The derivative of one pair sum by the sorted keys."""
-    w = np.ones(key.size) if weight is None else weight.astype(np.float64)
-
-    def before(x: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.cumsum(np.where(label, x, 0.0))
-
-    def after(x: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.cumsum(np.where(label, 0.0, x)[::-1])[::-1]
-
+def _by_gaps(
+    score: NDArray[np.float64],
+    label: NDArray[np.bool_],
+    weight: NDArray[np.float64] | None,
+    margin: float,
+    power: int,
+) -> tuple[float, NDArray[np.float64]]:
+    """One pair sum and its derivatives by the sorted keys."""
+    gap = gaps_numpy(score, label, margin)
+    w = np.ones(score.size) if weight is None else weight
+    below = np.cumsum(np.where(label, w, 0.0))
+    above = np.cumsum(np.where(label, 0.0, w)[::-1])[::-1]
     if power == 1:
-        return w * np.where(label, -after(w), before(w))
-    k = key.astype(np.float64)
-    k -= k.mean()
-    return 2 * w * np.where(label, k * after(w) - after(w * k), k * before(w) - before(w * k))
+        return float((gap * below[:-1] * above[1:]).sum()), w * np.where(label, -above, below)
+    A, B = np.zeros(score.size), np.zeros(score.size)
+    A[:-1] = np.cumsum((gap * above[1:])[::-1])[::-1]
+    B[1:] = np.cumsum(gap * below[:-1])
+    value = float((gap * (below[:-1] * A[:-1] + above[1:] * B[:-1])).sum())
+    return value, 2 * w * np.where(label, -A, B)
+
+
+def gaps_numpy(score: NDArray[np.float64], label: NDArray[np.bool_], margin: float) -> NDArray[np.float64]:
+    """The gaps between neighbouring keys, from scores in the order of the keys.
+
+    Args:
+        score: Scores.  # shape: (n,)
+        label: Which are positives, whose keys stand ``margin`` lower.  # shape: (n,)
+        margin: Not negative.
+    """
+    gap = np.diff(score)
+    if margin:
+        gap -= margin * np.diff(label.astype(np.float64))
+    return np.maximum(gap, 0.0, out=gap)
 
 
 def _evaluate_torch(
     score: Tensor, positive: Tensor, weight: Tensor | None, terms: tuple[Term, ...], *, mean: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The same along the last dimension; the gradient is itself differentiable with respect to ``score``."""
-    wide = torch.float32 if score.device.type == "mps" else torch.float64  # Apple's devices have no float64
-    w = torch.ones_like(score, dtype=wide) if weight is None else weight.to(wide)
-    zero = torch.zeros_like(w)
-    total = torch.where(positive, w, zero).sum(-1) * torch.where(positive, zero, w).sum(-1)  # shape: (*batch,)
-    scale = torch.where(total > 0, 1 / total.clamp(min=torch.finfo(wide).tiny), 0) if mean else torch.ones_like(total)
+    w, total, size = _unit_by_class_torch(score, positive, weight)  # size is what the total was divided by
+    if score.shape[-1] == 0:
+        return total.to(score.dtype), torch.zeros_like(score), total
+    scale = torch.where(total > 0, 1 / torch.where(total > 0, total, 1.0), 0.0) if mean else size
+    width = saturation(terms)
+    raw = score.to(w.dtype) if width is None else without_wide_gaps_torch(score, width)
     value, gradient = torch.zeros_like(total), torch.zeros_like(w)
     for coefficient, margin, power, closed in terms:
-        key = score - margin * positive.to(score.dtype)
-        index = sort_torch(key.detach(), positive, positives_first=closed)
-        centred = key.to(wide)
-        centred = centred - centred.detach().mean(-1, keepdim=True)
-        ordered = _slopes_torch(centred.gather(-1, index), positive.gather(-1, index), w.gather(-1, index), power)
-        slope = torch.zeros_like(ordered).scatter(-1, index, ordered)
-        value = value + coefficient / power * (slope * centred).sum(-1)
-        gradient = gradient + coefficient * slope
+        index = order_torch(raw.detach(), positive, margin, positives_first=closed)
+        label = positive.gather(-1, index)
+        number, ordered = _by_gaps_torch(
+            gaps_torch(raw.gather(-1, index), label, margin), label, w.gather(-1, index), power
+        )
+        value = value + coefficient * number
+        gradient = gradient + coefficient * torch.zeros_like(ordered).scatter(-1, index, ordered)
     gradient = gradient * scale.unsqueeze(-1)
     return (value * scale).to(score.dtype), gradient.to(score.dtype), total
 
 
-def _slopes_torch(key: Tensor, label: Tensor, w: Tensor, power: int) -> Tensor:
-    """The derivative of one pair sum by the sorted keys."""
+def _unit_by_class_torch(score: Tensor, positive: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    """As :func:`unit_by_class`, with 2^e in the place of e.  # shapes: (*batch, n), (*batch,), (*batch,)."""
+    w = torch.ones_like(score, dtype=wide_dtype(score)) if weight is None else weight
+    upper, size = unit_torch(torch.where(positive, w, torch.zeros_like(w)))
+    lower, other = unit_torch(torch.where(positive, torch.zeros_like(w), w))
+    return upper + lower, upper.sum(-1) * lower.sum(-1), (size * other).squeeze(-1)
+
+
+def gaps_torch(score: Tensor, label: Tensor, margin: float) -> Tensor:
+    """As :func:`gaps_numpy`, along the last dimension and with the graph of the scores."""
+    gap = score.diff(dim=-1)
+    if margin:
+        gap = gap - margin * label.to(score.dtype).diff(dim=-1)
+    return gap + (-gap.detach()).relu()  # no gap is below 0, but for rounding
+
+
+def _by_gaps_torch(gap: Tensor, label: Tensor, w: Tensor, power: int) -> tuple[Tensor, Tensor]:
     zero = torch.zeros_like(w)
-
-    def before(x: Tensor) -> Tensor:
-        return torch.where(label, x, zero).cumsum(-1)
-
-    def after(x: Tensor) -> Tensor:
-        return torch.where(label, zero, x).flip(-1).cumsum(-1).flip(-1)
-
+    below = torch.where(label, w, zero).cumsum(-1)
+    above = from_top(torch.where(label, zero, w))
     if power == 1:
-        return w * torch.where(label, -after(w), before(w))
-    return 2 * w * torch.where(label, key * after(w) - after(w * key), key * before(w) - before(w * key))
+        return (gap * below[..., :-1] * above[..., 1:]).sum(-1), w * torch.where(label, -above, below)
+    A = torch.nn.functional.pad(from_top(gap * above[..., 1:]), (0, 1))
+    B = torch.nn.functional.pad((gap * below[..., :-1]).cumsum(-1), (1, 0))
+    value = gap * (below[..., :-1] * A[..., :-1] + above[..., 1:] * B[..., :-1])
+    return value.sum(-1), 2 * w * torch.where(label, -A, B)
+
+
+def from_top(x: Tensor) -> Tensor:
+    """Sums of all entries from each place to the end."""
+    return x.flip(-1).cumsum(-1).flip(-1)

@@ -11,13 +11,15 @@ R is constant between changes of the order, so with c_r = (w_r / W) R_r / (R_r +
 
     d/ds_r = -c_r (weight of the negatives above k_r),    d/ds_j = w_j (sum of c_r over the k_r below s_j).
 
-Positives and negatives are sorted apart; every sum is a running sum. O(n log n) time, O(n) memory.
+Positives and negatives are sorted apart; every sum is a running sum, F_r over the gaps between neighbours as in
+:mod:`setwise.kernels.pairwise`. O(n log n) time, O(n) memory.
 
 R is read from the scores and not from the shifted keys, which rounding may make equal where the scores are not.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -27,8 +29,10 @@ from torch import Tensor
 
 from setwise import _checks
 from setwise.kernels.attach import attach, attach_numpy
-from setwise.kernels.pairwise import Term
-from setwise.kernels.sorting import sort_numpy, sort_torch
+from setwise.kernels.keys import NEAR, order_torch, shifted_down, without_wide_gaps_numpy, without_wide_gaps_torch
+from setwise.kernels.pairwise import Term, from_top, gaps_torch, saturation
+from setwise.kernels.scaling import unit_numpy, unit_torch, wide_dtype
+from setwise.kernels.sorting import sort_numpy
 
 
 def precision_loss(
@@ -43,8 +47,8 @@ def precision_loss(
         terms: What F_r is a sum of; each of power 1.
 
     Returns:
-        The value, of shape (*batch,), and the total weight of the pairs (a plain number in eager mode on the CPU).
-        Where the total is zero, value and gradient are zero.
+        The value, of shape (*batch,), and a number that is 0 where there is no pair (a plain one in eager mode on the
+        CPU) and positive elsewhere. Where it is zero, value and gradient are zero.
     """
 
     def differentiable_gradient(again: Tensor) -> Tensor:
@@ -65,34 +69,38 @@ def precision_loss(
 def _evaluate_numpy(
     score: NDArray[Any], positive: NDArray[np.bool_], weight: NDArray[Any] | None, terms: tuple[Term, ...]
 ) -> tuple[float, NDArray[Any], float]:
-    """Value, gradient and total weight of the pairs."""
+    """Value, gradient, and what is 0 where there is no pair."""
+    weight = None if weight is None else unit_numpy(weight)[0]
     p_index, p, p_weight = _ascending(score, positive, weight)
     n_index, n, n_weight = _ascending(score, ~positive, weight)
-    mass, total = float(p_weight.sum()), float(p_weight.sum()) * float(n_weight.sum())
+    mass, total = float(p_weight.sum()), float(n_weight.sum())
     gradient = np.zeros_like(score)
-    if total == 0:
+    if mass == 0 or total == 0:
         return 0.0, gradient, 0.0
     R = _level_or_above(p, p_weight)
-    places = [np.searchsorted(n, p - term.margin, side="left" if term.closed else "right") for term in terms]
-    centre = n.mean()  # an offset of all scores shall cost no digits in the sums
-    p -= centre
-    n -= centre
-    # Sums from the top, so that the positives near the top, whose F is small, get it without cancellation.
-    n_above, key_above = _from_top(n_weight), _from_top(n_weight * n)
-    F = np.zeros(p.size)
-    for term, place in zip(terms, places, strict=True):
-        F += term.coefficient * (key_above[place] - (p - term.margin) * n_above[place])
+    largest, width = max(p[-1], n[-1], -p[0], -n[0]), saturation(terms)  # NaN sorts last
+    if width is not None and largest > NEAR * width:
+        near = without_wide_gaps_numpy(score, width)
+        p, n = near[p_index], near[n_index]
+    # Sums from the top, over gaps between neighbours: nothing is lost by an offset or beside huge scores.
+    above, excess = _from_top(n_weight), _from_top(np.diff(n) * _from_top(n_weight)[1:-1])
+    F, places = np.zeros(p.size), []
+    for coefficient, margin, _, closed in terms:
+        key = shifted_down(p, margin)
+        places.append(np.searchsorted(n, key, side="left" if closed else "right"))
+        first = np.minimum(places[-1], n.size - 1)  # of the negatives above, if there are any
+        F += coefficient * (excess[first] + above[places[-1]] * (n[first] - p + margin))
     np.maximum(F, 0.0, out=F)
     share = p_weight / (mass * np.maximum(R + F, np.finfo(np.float64).tiny))
     value = float((share * F).sum())
     c = share * R / np.maximum(R + F, np.finfo(np.float64).tiny)
     p_slope, n_slope = np.zeros(p.size), np.zeros(n.size)
     for term, place in zip(terms, places, strict=True):
-        p_slope -= term.coefficient * n_above[place]
+        p_slope -= term.coefficient * above[place]
         n_slope += term.coefficient * np.cumsum(np.bincount(place, weights=c, minlength=n.size + 1)[:-1])
     gradient[p_index] = c * p_slope
     gradient[n_index] = n_weight * n_slope
-    return value, gradient, total
+    return value if np.isfinite(largest) else math.nan, gradient, total
 
 
 def _ascending(
@@ -126,23 +134,23 @@ def _evaluate_torch(
     score: Tensor, positive: Tensor, weight: Tensor | None, terms: tuple[Term, ...]
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The same along the last dimension; the gradient is itself differentiable with respect to ``score``."""
-    wide = torch.float32 if score.device.type == "mps" else torch.float64  # Apple's devices have no float64
-    w = torch.ones_like(score, dtype=wide) if weight is None else weight.to(wide)
+    w = torch.ones_like(score, dtype=wide_dtype(score)) if weight is None else unit_torch(weight)[0]
     zero = torch.zeros_like(w)
+    lower = torch.where(positive, zero, w)
     mass = torch.where(positive, w, zero).sum(-1)  # shape: (*batch,)
-    total = mass * torch.where(positive, zero, w).sum(-1)
+    total = torch.where(mass > 0, lower.sum(-1), torch.zeros_like(mass))
     if score.shape[-1] == 0:
         return total.to(score.dtype), zero.to(score.dtype), total
-    raw = score.to(wide)
-    centre = raw.detach().mean(-1, keepdim=True)
+    width = saturation(terms)
+    raw = score.to(w.dtype) if width is None else without_wide_gaps_torch(score, width)
     F, orders = zero, []
-    for term in terms:
-        shift = term.margin * positive.to(wide)
-        index = sort_torch(raw.detach() - shift, positive, positives_first=term.closed)
-        key = raw - centre - shift
-        above = _negatives_after(torch.where(positive, zero, w), index)
-        F = F + term.coefficient * (_negatives_after(torch.where(positive, zero, w * key), index) - key * above)
-        orders.append((term.coefficient, index, above))
+    for coefficient, margin, _, closed in terms:
+        index = order_torch(raw.detach(), positive, margin, positives_first=closed)
+        gap = gaps_torch(raw.gather(-1, index), positive.gather(-1, index), margin)
+        above = from_top(lower.gather(-1, index))
+        excess = torch.nn.functional.pad(from_top(gap * above[..., 1:]), (0, 1))
+        F = F + coefficient * _unsort(excess, index)
+        orders.append((coefficient, index, _unsort(above, index)))
     F = torch.where(positive, F.clamp(min=0.0), zero)
     R = _level_or_above_torch(score.detach(), positive, w)
     defined = (total > 0).unsqueeze(-1) & positive & (R > 0)
@@ -154,11 +162,6 @@ def _evaluate_torch(
         below = _unsort(c.gather(-1, index).cumsum(-1), index)
         gradient = gradient + coefficient * torch.where(positive, -c * above, w * below)
     return (share * F).sum(-1).to(score.dtype), gradient.to(score.dtype), total
-
-
-def _negatives_after(x: Tensor, index: Tensor) -> Tensor:
-    """Sums of x over what stands after each sample in the order; x is zero at the positives, which alone are read."""
-    return _unsort(x.gather(-1, index).flip(-1).cumsum(-1).flip(-1), index)
 
 
 def _unsort(ordered: Tensor, index: Tensor) -> Tensor:

@@ -11,7 +11,9 @@ less that of a second break point at distance 1, which for margin 1 is the score
 events (key, class, signed weight): one per sample, or two where clipped.
 
 With the keys in order, one running sum gives the slopes and a second one the counts. They are built from the gaps
-between neighbours, so a common offset of the scores costs no digits, and equal keys have exactly equal counts.
+between neighbours, scores subtracted first and margins after, so that neither a common offset nor huge scores cost
+digits; and equal keys have exactly equal counts. A key in which the margin would be lost is the next float beside the
+score, which keeps the order. Where clipped, no slope reaches across a gap wider than 1, so none is taken as wider.
 """
 
 from __future__ import annotations
@@ -23,9 +25,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from setwise.kernels.scaling import wide_dtype
 from setwise.kernels.sorting import sort_numpy, sort_torch, unsort
 
 Floats = NDArray[np.float64]
+_NEAR = 256.0  # scores within so many counts of 0 keep enough digits in float32 when they are shifted
 
 
 class NumpyCounts(NamedTuple):
@@ -34,7 +38,8 @@ class NumpyCounts(NamedTuple):
     order: NDArray[np.int64]  # where each event stands among the unsorted ones, shape: (E,)
     label: NDArray[np.bool_]  # shape: (E,)
     weight: NDArray[Any] | None  # signed; None for all ones, shape: (E,)
-    key: NDArray[Any]  # in the dtype of the scores, shape: (E,)
+    key: NDArray[Any]  # in the dtype of the scores or float64, shape: (E,)
+    gap: Floats  # between the key at each place and the next, shape: (E - 1,)
     missing: Floats  # n+ - TP with the threshold at each key, shape: (E,)
     fp: Floats  # FP there, shape: (E,)
     positives: float
@@ -72,7 +77,8 @@ def counts_numpy(
     else:
         positives = float(weight.sum(where=positive, dtype=np.float64))
         negatives = float(weight.sum(where=~positive, dtype=np.float64))
-    unsorted = np.where(positive, score - margin, score + margin)
+    near = not clipped and bool(np.abs(score).max(initial=0.0) <= _NEAR)  # a ramp must come to exactly 1
+    unsorted = np.where(positive, score - margin, score + margin) if near else _far_keys(score, positive, margin)
     if clipped:
         unsorted = np.concatenate([unsorted, score])
         positive = np.concatenate([positive, positive])
@@ -83,13 +89,29 @@ def counts_numpy(
     if clipped:
         sign = 1 - 2 * (index >= size).view(np.int8)
         signed = sign if signed is None else signed * sign
-    missing, fp = _running(key, label, signed)
-    return NumpyCounts(index, label, signed, key, missing, fp, positives, negatives)
+    if near:
+        gap = np.subtract(key[1:], key[:-1], dtype=np.float64)
+    else:
+        shift = np.where(label, -margin, margin) * (index < size)
+        gap = np.maximum(np.diff(score[index % size].astype(np.float64)) + np.diff(shift), 0.0)
+    if clipped:
+        np.minimum(gap, 1.0, out=gap)
+    missing, fp = _running(gap, label, signed)
+    return NumpyCounts(index, label, signed, key, gap, missing, fp, positives, negatives)
 
 
-def _running(key: NDArray[Any], label: NDArray[np.bool_], weight: NDArray[Any] | None) -> tuple[Floats, Floats]:
+def _far_keys(score: NDArray[Any], positive: NDArray[np.bool_], margin: float) -> Floats:
+    """The keys in float64, the next float where the margin would be lost."""
+    wide = score.astype(np.float64)
+    key = wide + np.where(positive, -margin, margin)
+    if margin:
+        lost = key == wide
+        key[lost] = np.nextafter(wide[lost], np.where(positive[lost], -np.inf, np.inf))
+    return key
+
+
+def _running(gap: Floats, label: NDArray[np.bool_], weight: NDArray[Any] | None) -> tuple[Floats, Floats]:
     """Both counts at every key, each by two running sums over the gaps between the keys."""
-    gap = np.subtract(key[1:], key[:-1], dtype=np.float64)
     rising = label if weight is None else label * weight
     falling = ~label if weight is None else weight - rising
     missing = _twice(rising[:-1], gap)
@@ -116,6 +138,7 @@ class TorchCounts(NamedTuple):
 
     order: Tensor  # shape: (*batch, E)
     key: Tensor  # shape: (*batch, E)
+    gap: Tensor  # a constant, shape: (*batch, E - 1)
     rising: Tensor  # signed weight of the positives, 0 for negatives, shape: (*batch, E)
     falling: Tensor  # signed weight of the negatives, 0 for positives, shape: (*batch, E)
     missing: Tensor  # shape: (*batch, E)
@@ -133,20 +156,28 @@ def counts_torch(
     score: Tensor, positive: Tensor, weight: Tensor | None, *, margin: float, clipped: bool
 ) -> TorchCounts:
     """The counts along the last dimension; see :func:`counts_numpy`."""
-    wide = torch.float32 if score.device.type == "mps" else torch.float64  # Apple's devices have no float64
+    wide = wide_dtype(score)
+    score = score.to(wide)
     signed = torch.ones_like(score, dtype=wide) if weight is None else weight.to(wide)
     positives = torch.where(positive, signed, 0).sum(-1, keepdim=True)  # shape: (*batch, 1)
     negatives = torch.where(positive, 0, signed).sum(-1, keepdim=True)
-    unsorted = torch.where(positive, score - margin, score + margin)
+    base, shift = score.detach(), torch.where(positive, -margin, margin).to(wide)
+    unsorted = score + shift
+    if margin:
+        beside = torch.nextafter(base, shift * torch.inf) - base
+        unsorted = torch.where(unsorted.detach() == base, score + beside, unsorted)
     if clipped:
+        base, shift = torch.cat([base, base], -1), torch.cat([shift, torch.zeros_like(shift)], -1)
         unsorted, signed = torch.cat([unsorted, score], -1), torch.cat([signed, -signed], -1)
         positive = torch.cat([positive, positive], -1)
     index = sort_torch(unsorted.detach(), positive)
-    key, signed, label = unsorted.to(wide).gather(-1, index), signed.gather(-1, index), positive.gather(-1, index)
+    key, signed, label = (part.gather(-1, index) for part in (unsorted, signed, positive))
     rising, falling = torch.where(label, signed, 0), torch.where(label, 0, signed)
-    gap = key.detach().diff(dim=-1)
+    gap = (base.gather(-1, index).diff(dim=-1) + shift.gather(-1, index).diff(dim=-1)).relu()
+    if clipped:
+        gap = gap.clamp(max=1.0)
     start = torch.zeros_like(key.detach()[..., :1])
     missing = torch.cat([start, (rising[..., :-1].cumsum(-1) * gap).cumsum(-1)], -1)
     after = falling[..., 1:].flip(-1).cumsum(-1) * gap.flip(-1)
     fp = torch.cat([start, after.cumsum(-1)], -1).flip(-1)
-    return TorchCounts(index, key, rising, falling, missing, fp, positives, negatives)
+    return TorchCounts(index, key, gap, rising, falling, missing, fp, positives, negatives)

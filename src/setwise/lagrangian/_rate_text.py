@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from setwise._checks import InputError
 from setwise.lagrangian._cells import RATES
-from setwise.metrics.names import NUMBER
+from setwise.metrics.names import NUMBER, read_number
 
 if TYPE_CHECKING:
     from setwise.lagrangian.rates import RateConstraint
@@ -34,7 +34,7 @@ def read_text(text: object) -> dict[str, Any]:
     settings = None if match is None else _read_options(match[2])
     if match is None or settings is None or (match[3] == "=") != (match[5] is not None):
         raise InputError(f"Expected a constraint to be {_FORMS}; but got {text!r}.")
-    name, sign, level, spread = match[1].lower(), match[3], float(match[4]), float(match[5] or 0)
+    name, sign, level, spread = match[1].lower(), match[3], read_number(match[4]), read_number(match[5] or "0")
     difference = name in _DIFFERENCES or name.endswith("_difference")
     rates = _DIFFERENCES.get(name, (name.removesuffix("_difference"),))
     if any(rate not in RATES for rate in rates) or (difference and sign != "<="):

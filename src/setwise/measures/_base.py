@@ -85,6 +85,7 @@ def read_weight(weight: Tensor | None, name: str, like: Tensor) -> Tensor | None
         return None
     _checks.is_real("weight", weight)
     _checks.same_shape("weight", weight, name, like)
+    _checks.is_constant("weight", weight)
     return wide(weight.detach())
 
 

@@ -46,10 +46,13 @@ class Dual:
     def __truediv__(self, other: Any) -> Dual:
         if not isinstance(other, Dual):
             return self * (1 / float(other)) if other else Dual(0.0)
-        return self * other._inverse() if other.value else Dual(0.0)
+        if not other.value:
+            return Dual(0.0)
+        value = self.value / other.value
+        return Dual(value, (self.a - value * other.a) / other.value, (self.b - value * other.b) / other.value)
 
     def __rtruediv__(self, other: Any) -> Dual:
-        return self._inverse() * other if self.value else Dual(0.0)
+        return Dual(float(other)) / self
 
     def __pow__(self, power: Any) -> Dual:
         exponent = float(power)
@@ -57,9 +60,6 @@ class Dual:
 
     __radd__ = __add__
     __rmul__ = __mul__
-
-    def _inverse(self) -> Dual:
-        return self._chain(1 / self.value, -1 / self.value**2)
 
 
 def ratio_of_duals(

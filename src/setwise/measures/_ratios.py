@@ -17,6 +17,7 @@ from setwise.measures._dual import Dual, ratio_of_duals
 from setwise.measures.counts import LINKS, CountFunction, ratio_of
 
 Coefficients = Sequence[float]
+_LARGEST_BETA = 1e150  # its square is a float
 
 
 class BoxOptions(TypedDict, total=False):
@@ -33,7 +34,7 @@ class Ratio(TypedDict):
 
 
 def fbeta_ratio(beta: float) -> Ratio:
-    _checks.in_range("beta", beta, 0.0, math.inf, open_low=True, open_high=True)
+    _checks.in_range("beta", beta, 0.0, _LARGEST_BETA, open_low=True)
     square = beta**2
     return {"numerator": (1 + square, 0.0, 0.0, 0.0), "denominator": (1 + square, 1.0, square, 0.0)}
 

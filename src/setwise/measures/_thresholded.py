@@ -14,6 +14,7 @@ from setwise.distributed import Group, check_group
 from setwise.kernels.fixed_threshold import fixed_point
 from setwise.kernels.operating_point import best_point
 from setwise.kernels.point_rules import Found, Rule
+from setwise.kernels.scaling import unit_torch
 from setwise.measures._base import count_undefined, one_set, positives, prepare
 from setwise.measures._point_settings import Settings
 
@@ -47,13 +48,24 @@ def evaluate(scores: Tensor, positive: Tensor, weight: Tensor | None, chosen: Se
     dtype = scores.dtype
     scores, threshold = chosen.linked(scores)
     scores = in_units(scores, unit, clipped=clipped)
+    size: Tensor | float = 1.0
+    if weight is not None and (chosen.rule.kind != "precision@k" or chosen.rule.share):  # a count k is a weight itself
+        weight, size = unit_torch(weight)
+        size = size.squeeze(-1)
     if threshold is None:
         value, found = best_point(scores, positive, weight, chosen.rule, margin=margin, clipped=clipped)
     else:
         value, found = fixed_point(
             scores, positive, weight, chosen.rule, threshold=threshold / unit, margin=margin, clipped=clipped
         )
-    return value.to(dtype), found._replace(threshold=chosen.unlinked(found.threshold * unit))
+    found = found._replace(
+        threshold=chosen.unlinked(found.threshold * unit),
+        tp=found.tp * size,
+        fp=found.fp * size,
+        positives=found.positives * size,
+        negatives=found.negatives * size,
+    )
+    return value.to(dtype), found
 
 
 def in_units(scores: Tensor, unit: float, *, clipped: bool) -> Tensor:

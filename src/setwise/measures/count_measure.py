@@ -51,9 +51,9 @@ def balanced_accuracy_exact(scores: Tensor, labels: Tensor, **options: Unpack[Bo
     phi, positive, weight = read_box(scores, labels, **options)
     margin = options.get("margin", 1.0)
     fn, fp = hinge_errors(phi, positive, weight, margin=margin, keep=False, dims=(phi.ndim - 1,))
-    n_pos, n_neg = totals(positive, weight, (-1,), phi.dtype)
+    n_pos, n_neg = totals(positive, weight, (-1,), fn.dtype)
     value = (ratio_of(fn, n_pos) + ratio_of(fp, n_neg)) / 2
-    return torch.where((n_pos > 0) & (n_neg > 0), value, 0.0)
+    return torch.where((n_pos > 0) & (n_neg > 0), value, 0.0).to(phi.dtype)
 
 
 def measure_loss(

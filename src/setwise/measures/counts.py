@@ -11,10 +11,10 @@ hinge of margin 1 no count is better than the hard one, with margin 0 none is wo
 falls with FP is bounded from below and from above.
 
 The cap at 1 keeps the counts between 0 and n+ or n-, without which a ratio may have a pole; but it would take the
-gradient from the samples that are most wrong. So the value comes from the capped errors, and the gradient takes the
-measure's derivatives there times the slope of the uncapped hinge. Where less than 1 % of a class is right, the
-derivatives are taken at 1 %, for at 0 some measures do not feel FP at all (F-score) and others have no derivative
-(G-mean).
+gradient from the samples that are most wrong. So the slope is straight-through, by design: the value comes from the
+capped errors, the gradient takes the measure's derivatives there times the slope of the uncapped hinge. Where less than
+1 % of a class is right, the derivatives are taken at 1 %, for at 0 some measures do not feel FP at all (F-score) and
+others have no derivative (G-mean).
 
 phi is the score itself (``link="identity"``) or its tanh (``link="tanh"``, the papers' choice). With several classes
 that exclude each other phi_c = s_c - max of the others for the hinge, so that phi_c > 0 says that class c is predicted,
@@ -37,6 +37,7 @@ from setwise import _checks
 from setwise.distributed import Group, Ranks, active, check_group
 from setwise.kernels.attach import attach_numpy
 from setwise.kernels.errors import errors_numpy, hinge_errors, sigmoid_errors
+from setwise.kernels.scaling import wide_dtype
 from setwise.measures._base import count_undefined
 from setwise.measures._dual import Dual
 from setwise.measures._targets import AVERAGES, read_plain, read_targets
@@ -131,13 +132,14 @@ class Counting:
         """
         readable, ranks = _checks.values_are_readable(), active(self.group)
         look = self.check_values and readable
-        if readable and ranks is None and weight is None and self.average == "binary" and self.ignore_index is None:
+        usual = self.average == "binary" and self.counting == "batch" and self.ignore_index is None
+        if readable and ranks is None and weight is None and usual:
             plain = read_plain(input, target, check_values=look)
             if plain is not None:
                 return self._one_set(measure, input, plain, None, None, both_classes=both_classes)
 
         def read() -> tuple[Tensor, Tensor, Tensor | None]:
-            return read_targets(
+            found = read_targets(
                 input,
                 target,
                 weight,
@@ -146,6 +148,13 @@ class Counting:
                 hard=self.surrogate == "hinge",
                 check_values=look,
             )
+            if self.counting == "image" and not self._dims(input):
+                shape = "(N, ...)" if self.average == "binary" else "(N, C, ...)"
+                raise _checks.InputError(
+                    f"Expected `input` to hold maps of images, of shape {shape}, with `counting='image'` and `average="
+                    f"{self.average!r}`, but got {tuple(input.shape)}; `counting='batch'` counts over all of it."
+                )
+            return found
 
         scores, positive, weight = read() if ranks is None else ranks.agree(read, input, check=look)
         if readable and scores.device.type == "cpu" and self.average == "binary" and self.counting == "batch":
@@ -166,7 +175,7 @@ class Counting:
         both_classes: bool,
     ) -> tuple[Tensor, bool]:
         """One set on the CPU: counts with NumPy, then the function and its two derivatives on single numbers."""
-        fn, fp, n_pos, n_neg, slope = errors_numpy(
+        fn, fp, n_pos, n_neg, slope, exponent = errors_numpy(
             scores.detach().numpy(),
             label,
             None if weight is None else weight.numpy(),
@@ -182,7 +191,9 @@ class Counting:
         value, by_fn, by_fp = differentiate(measure, (fn, fp), (n_pos, n_neg), keep=self.surrogate == "hinge")
         if ranks is not None:
             by_fn, by_fp = ranks.factor * by_fn, ranks.factor * by_fp
-        slope *= np.where(label, slope.dtype.type(-by_fn), slope.dtype.type(-by_fp))
+        with np.errstate(over="ignore"):  # what is beyond a float32 is infinite
+            by_fn, by_fp = (slope.dtype.type(np.ldexp(-by, exponent)) for by in (by_fn, by_fp))
+        slope *= np.where(label, by_fn, by_fp)
 
         def derivative(again: Tensor) -> Tensor:
             positive = torch.from_numpy(label)
@@ -204,7 +215,7 @@ class Counting:
         """Any number of images and classes, on any device and under any transform."""
         phi = scores.tanh() if self.link == "tanh" else scores
         dims = self._dims(phi)
-        n_pos, n_neg = totals(positive, weight, dims, phi.dtype)
+        n_pos, n_neg = totals(positive, weight, dims, wide_dtype(phi))
         fn, fp = self._errors(phi, positive, weight, dims)
         if ranks is not None and self.counting == "batch":
             fn, fp, n_pos, n_neg = ranks.sum(fn, fp, n_pos, n_neg)
@@ -213,7 +224,8 @@ class Counting:
         n_pos, n_neg = torch.where(defined, n_pos, 1.0), torch.where(defined, n_neg, 1.0)
         fn, fp = torch.where(defined, fn, 0.5), torch.where(defined, fp, 0.5)
         value = evaluate(measure, (fn, fp), (n_pos, n_neg), keep=self.surrogate == "hinge")
-        return self._average(torch.where(defined, 1 - value, 0.0), defined, n_pos, ranks)
+        loss, defined = self._average(torch.where(defined, 1 - value, 0.0), defined, n_pos, ranks)
+        return loss.to(scores.dtype), defined
 
     def _errors(
         self, phi: Tensor, positive: Tensor, weight: Tensor | None, dims: tuple[int, ...]
@@ -252,25 +264,32 @@ class Counting:
 def evaluate(
     measure: CountFunction, errors: tuple[Tensor, Tensor], totals: tuple[Tensor, Tensor], *, keep: bool
 ) -> Tensor:
-    """The measure of soft counts, 0 where it is not a number.
+    """The measure of soft counts, 0 where it is not a number; NaN where the counts are.
 
     With ``keep`` its derivatives are taken where at least 1 % of each class is right.
     """
     (fn, fp), (n_pos, n_neg) = errors, totals
     tp, tn = n_pos - fn, n_neg - fp
-    if not keep:
-        plain: Tensor = measure(tp, fp, fn, tn)
-        return plain
-    value = measure(_snap(tp, n_pos), fp.detach(), fn.detach(), _snap(tn, n_neg))
-    more = (_LEAST_RIGHT * n_pos - tp.detach()).relu(), (_LEAST_RIGHT * n_neg - tn.detach()).relu()
-    moved: Tensor = measure(tp + more[0], fp - more[1], fn - more[0], tn + more[1])
-    return moved + (torch.where(value.isfinite(), value, 0.0) - moved.detach())
+    value = measure(_snap(tp, n_pos), fp.detach(), fn.detach(), _snap(tn, n_neg)).detach()
+    value = torch.where(value.isfinite(), value, 0.0)
+    least = _LEAST_RIGHT if keep else _rounding(tp)  # without which a root would have no derivative
+    more = (least * n_pos - tp.detach()).relu(), (least * n_neg - tn.detach()).relu()
+    moved = measure(tp + more[0], fp - more[1], fn - more[0], tn + more[1])
+    wrong = fn + fp
+    shown = wrong * torch.where(wrong.detach().isnan(), torch.nan, 0.0)  # what is no number, in the gradient too
+    result: Tensor = value + (moved - moved.detach()) + shown  # in this order: nothing is swallowed
+    return result
+
+
+def _rounding(like: Tensor) -> float:
+    """Which share of a class stands for none of it."""
+    return _ROUNDING if like.dtype == torch.float64 else 8 * torch.finfo(like.dtype).eps
 
 
 def _snap(right: Tensor, total: Tensor) -> Tensor:
     """What is right of a class, as a constant, and exactly 0 where it is so to rounding: a root would show it."""
     right = right.detach()
-    return torch.where(right <= 8 * torch.finfo(right.dtype).eps * total, 0.0, right)
+    return torch.where(right <= _rounding(right) * total, 0.0, right)
 
 
 def differentiate(

@@ -50,6 +50,7 @@ from torch import Tensor, nn
 from setwise import _checks
 from setwise.distributed import Group, active, check_group
 from setwise.kernels import class_pair_loss, pair_loss
+from setwise.kernels.scaling import unit_torch
 from setwise.lp import LinearProgram
 from setwise.measures._base import count_undefined
 from setwise.measures._class_targets import Settings, class_scale, read_classes
@@ -248,30 +249,32 @@ def _masses(target: Tensor, w: Tensor, classes: int) -> tuple[Tensor, Tensor]:
     return inside, w.sum(-1, keepdim=True)
 
 
-def _ova_coefficients(inside: Tensor, everything: Tensor, average: str) -> tuple[Tensor, Tensor]:
-    """What each class's sum over sample pairs counts, and whether any does.  # shapes: (*batch, C), (*batch,)."""
-    pairs = inside * (everything - inside)
-    present = pairs > 0
-    share = present.to(pairs.dtype) if average == "macro" else torch.where(present, inside, torch.zeros_like(inside))
-    return _normalized(share, pairs, average), present.any(-1)
+def _ova_shares(inside: Tensor, everything: Tensor, average: str) -> tuple[Tensor, Tensor]:
+    """What each class's mean over sample pairs counts (its sum with ``"sum"``), and whether any does.
+
+    shapes: (*batch, C), (*batch,)
+    """
+    present = inside * (everything - inside) > 0
+    share = present.to(inside.dtype) if average == "macro" else torch.where(present, inside, torch.zeros_like(inside))
+    return _normalized(share, present, average), present.any(-1)
 
 
 def _mu_coefficients(inside: Tensor, average: str) -> tuple[Tensor, Tensor]:
-    """The same for the class pairs, symmetric.  # shapes: (*batch, C, C), (*batch,)."""
+    """What the sum over the sample pairs of each two classes counts.  # shapes: (*batch, C, C), (*batch,)."""
     pairs = (inside.unsqueeze(-1) * inside.unsqueeze(-2)).triu(1).flatten(-2)
     present = pairs > 0
-    upper = _normalized(present.to(pairs.dtype), pairs, average).unflatten(-1, (inside.shape[-1],) * 2)
+    share = _normalized(present.to(pairs.dtype), present, average)
+    upper = share if average == "sum" else share / torch.where(present, pairs, torch.ones_like(pairs))
+    upper = upper.unflatten(-1, (inside.shape[-1],) * 2)
     return upper + upper.mT, present.any(-1)
 
 
-def _normalized(share: Tensor, pairs: Tensor, average: str) -> Tensor:
-    """The share of each over the sum of shares and over its pairs, 0 where it has none; for the plain sum 1."""
-    present = pairs > 0
+def _normalized(share: Tensor, present: Tensor, average: str) -> Tensor:
+    """The share of each over the sum of shares, 0 for what is not there; for the plain sum 1."""
     if average == "sum":
-        return present.to(pairs.dtype)
-    one = torch.ones_like(pairs)
+        return present.to(share.dtype)
     total = share.sum(-1, keepdim=True)
-    return torch.where(present, share / torch.where(total > 0, total, one) / torch.where(present, pairs, one), 0.0)
+    return torch.where(present, share / torch.where(total > 0, total, torch.ones_like(total)), 0.0)
 
 
 def _own_side(values: Tensor, target: Tensor, partition: Tensor | None) -> Tensor:
@@ -289,25 +292,27 @@ def _own_side(values: Tensor, target: Tensor, partition: Tensor | None) -> Tenso
 def _value(values: Tensor, target: Tensor, weight: Tensor | None, settings: Settings) -> tuple[Tensor, Tensor]:
     """The value of each set, and whether any pair was compared."""
     terms = surrogate_terms(settings.surrogate, settings.margin)
-    exact = torch.float32 if values.device.type == "mps" else torch.float64  # Apple's devices have no float64
-    w = torch.ones_like(values[..., 0], dtype=exact) if weight is None else weight.to(exact)
-    inside, everything = _masses(target, w.detach(), values.shape[-1])
+    unit, size = unit_torch(torch.ones_like(values[..., 0]) if weight is None else weight)
+    inside, everything = _masses(target, unit, values.shape[-1])
+    plain_sum = settings.average == "sum"
     if settings.kind == "mu":
         coefficient, defined = _mu_coefficients(inside, settings.average)
+        if plain_sum:
+            coefficient = coefficient * (size**2).unsqueeze(-1)
         standing = _own_side(values, target, settings.partition)
-        return class_pair_loss(standing, target, weight, coefficient, terms), defined
-    coefficient, defined = _ova_coefficients(inside, everything, settings.average)
+        return class_pair_loss(standing, target, None if weight is None else unit, coefficient, terms), defined
+    share, defined = _ova_shares(inside, everything, settings.average)
     columns = values.mT.contiguous()  # shape: (*batch, C, n)
     classes = torch.arange(values.shape[-1], device=values.device)
     positive = target.mT if target.dtype == torch.bool else target.unsqueeze(-2) == classes.unsqueeze(-1)
     if columns.ndim == 2 and columns.device.type == "cpu" and _checks.values_are_readable():
         # One column at a time is the faster way on the CPU.
         rows = zip(columns.unbind(), positive.unbind(), strict=True)
-        sums = torch.stack([pair_loss(column, label, weight, terms, mean=False)[0] for column, label in rows])
+        sums = torch.stack([pair_loss(*row, weight, terms, mean=not plain_sum)[0] for row in rows])
     else:
         weights = None if weight is None else weight.unsqueeze(-2).expand(columns.shape)
-        sums = pair_loss(columns, positive, weights, terms, mean=False)[0]
-    return (coefficient.to(sums.dtype) * sums).sum(-1), defined
+        sums = pair_loss(columns, positive, weights, terms, mean=not plain_sum)[0]
+    return (share.to(sums.dtype) * sums).sum(-1), defined
 
 
 def _comparisons(
@@ -317,10 +322,12 @@ def _comparisons(
     classes = values.shape[-1]
     inside, everything = _masses(target, w, classes)
     if settings.kind == "ova":
-        coefficient = _ova_coefficients(inside, everything, settings.average)[0]
+        share = _ova_shares(inside, everything, settings.average)[0]
         for c in range(classes):
             positive = target[:, c] if target.dtype == torch.bool else target == c
-            yield coefficient[c], values[:, c], positive, ~positive
+            pairs = inside[c] * (everything[0] - inside[c])
+            mean = settings.average != "sum" and bool(pairs > 0)
+            yield share[c] / pairs if mean else share[c], values[:, c], positive, ~positive
         return
     coefficient = _mu_coefficients(inside, settings.average)[0]
     standing = _own_side(values, target, settings.partition)

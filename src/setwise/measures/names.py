@@ -23,7 +23,7 @@ from setwise.measures import operating_point_programs as point_programs
 from setwise.measures._base import Measure
 from setwise.measures._targets import AVERAGES
 from setwise.measures.auc import AUCLoss, auc_program
-from setwise.metrics.names import NUMBER, plain_text, read_form
+from setwise.metrics.names import NUMBER, plain_text, read_form, read_number
 
 KNOWN = (
     "auc (or auroc), auc_ova, auc_mu, pauc@fpr<=0.1 (and ,tpr>=0.5), ap (or average_precision), auc(50) and ap(50) by "
@@ -206,18 +206,18 @@ def _at_a_level(text: str) -> Measure | None:
     if len(levels) < len(parts):
         return None
     if _SAME.get(name, name) == "pauc" and levels.keys() <= {("fpr", "<="), ("tpr", ">=")}:
-        return _partial(text, float(levels.get(("fpr", "<="), 1)), float(levels.get(("tpr", ">="), 0)))
+        return _partial(text, read_number(levels.get(("fpr", "<="), "1")), read_number(levels.get(("tpr", ">="), "0")))
     if len(levels) != 1:
         return None
     ((rate, sign), number) = levels.popitem()
     if (name, rate, sign) == ("precision", "k", "="):
-        k = int(number) if re.fullmatch(r"\+?\d+", number) else float(number)
+        k = int(number) if re.fullmatch(r"\+?\d+", number) else read_number(number)
         loss = partial(points.PrecisionAtKLoss, k=k)
         program = partial(point_programs.precision_at_k_program, k=k)
         return Measure(text, f"Precision at {k}", loss, metrics.metric_by_name(text), program)
     if (name, rate, sign) not in _POINTS:
         return None
-    level = {rate: float(number)}
+    level = {rate: read_number(number)}
     loss_of, program_of = _POINTS[name, rate, sign]
     loss_of(**level)  # refuses levels out of range
     better = "specificity" if name == "fpr" else {"tpr": "recall"}.get(name, name)

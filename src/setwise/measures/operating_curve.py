@@ -48,6 +48,7 @@ from setwise import _checks
 from setwise.distributed import Group, check_group
 from setwise.kernels.operating_curve import curve_loss, levels
 from setwise.kernels.point_rules import TOLERANCE
+from setwise.kernels.scaling import unit_torch
 from setwise.kernels.soft_counts import counts_torch
 from setwise.lp import LinearProgram
 from setwise.measures._base import count_undefined, one_set, positives, prepare
@@ -282,6 +283,7 @@ def _evaluate(
     scores: Tensor, positive: Tensor, weight: Tensor | None, kind: str, points: int, margin: float, surrogate: str
 ) -> tuple[Tensor, Tensor | float]:
     unit, width, clipped = _units(float(margin), surrogate)
+    weight = None if weight is None else unit_torch(weight)[0]
     value, total = curve_loss(
         in_units(scores, unit, clipped=clipped), positive, weight, kind, points, margin=width, clipped=clipped
     )

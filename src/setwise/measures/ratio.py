@@ -19,7 +19,8 @@ Cooper 1962) it is linear:
 Its optimum has all positives at one end of their boxes and all negatives at one end of theirs, so it is the best of
 four corners; for every measure of the table it is Y = u on the positives and Y = l on the negatives, the soft counts of
 :mod:`setwise.measures.counts`. O(n). The loss is 1 minus that; with margin 1 it is never below 1 - the hard measure
-where that grows with TP and falls with FP, with margin 0 never above.
+where that grows with TP and falls with FP, with margin 0 never above. Its value is exact; its gradient is the
+straight-through slope of :mod:`setwise.measures.counts`, and that of :func:`ratio_exact` the value's own derivative.
 
 Reference: Meng, Mukherjee, Wu, Singh, Ravi, NeurIPS 2021, for the program; the bound with margin 1 is that of Eban et
 al., "Scalable learning of non-decomposable objectives", 2017.
@@ -144,9 +145,9 @@ def ratio_exact(
     phi, positive, weight = read_box(scores, labels, margin=margin, link=link, weight=weight)
     top, bottom = read_coefficients(numerator, denominator)
     fn, fp = hinge_errors(phi, positive, weight, margin=margin, keep=False, dims=(phi.ndim - 1,))
-    n_pos, n_neg = totals(positive, weight, (-1,), phi.dtype)
+    n_pos, n_neg = totals(positive, weight, (-1,), fn.dtype)
     value = best_corner(top, bottom, n_pos - fn, fp, fn, n_neg - fp)
-    return torch.where(n_pos > 0, 1 - value, 0.0)
+    return torch.where(n_pos > 0, 1 - value, 0.0).to(phi.dtype)
 
 
 def ratio_loss(

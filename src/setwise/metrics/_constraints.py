@@ -12,7 +12,7 @@ import numpy as np
 from setwise import _checks
 from setwise._checks import InputError
 from setwise.metrics import _rates
-from setwise.metrics.names import NUMBER, plain_text, read_form
+from setwise.metrics.names import NUMBER, plain_text, read_form, read_number
 from setwise.metrics.operating_point import at_least, at_most
 
 if TYPE_CHECKING:
@@ -110,8 +110,9 @@ def _read(text: object) -> Constraint:
     if match is None:
         raise InputError(f"Expected `subject_to` to be {_FORMS}; but got {text!r}.")
     name, sign, number = match.groups()
+    level = read_number(number)
     try:
         rate = read_rate("subject_to", name)
     except InputError:
         raise InputError(f"Expected `subject_to` to be {_FORMS}; but got {text!r}.") from None
-    return Constraint(name, rate, sign, float(number))
+    return Constraint(name, rate, sign, level)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -131,7 +132,15 @@ def read_form(text: str) -> Form | None:
         return None
     if not numbers and (short := re.fullmatch(r"f(\d+\.?\d*|\.\d+)", name)) and name != "f1":
         name, numbers = "fbeta", [short[1]]
-    return Form(name, tuple(map(float, numbers)), words)
+    return Form(name, tuple(map(read_number, numbers)), words)
+
+
+def read_number(text: str) -> float:
+    """The number that a text of the form :data:`NUMBER` stands for; refuses what is beyond the largest float."""
+    number = float(text)
+    if not math.isfinite(number):
+        raise InputError(f"Expected numbers in a name to be finite, but {text} is not.")
+    return number
 
 
 def _of_a_form(form: Form | None) -> Metric | None:
@@ -186,7 +195,7 @@ def _at_a_point(text: str) -> Metric | None:
     if len(levels) < len(parts):
         return None
     if measure in ("pauc", "partial_auroc") and levels.keys() <= {("fpr", "<="), ("tpr", ">=")}:
-        return _partial_auroc(float(levels.get(("fpr", "<="), 1)), float(levels.get(("tpr", ">="), 0)))
+        return _partial_auroc(read_number(levels.get(("fpr", "<="), "1")), read_number(levels.get(("tpr", ">="), "0")))
     if len(levels) != 1:
         return None
     ((rate, sign), number) = levels.popitem()
@@ -194,7 +203,7 @@ def _at_a_point(text: str) -> Metric | None:
         return partial(operating_point.precision_at_k, k=_read_k(number))
     if (measure, rate, sign) not in _POINTS:
         return None
-    level = float(number)
+    level = read_number(number)
     _checks.in_range(rate, level, 0, 1)
     return partial(_POINTS[measure, rate, sign], **{rate: level})
 
@@ -210,7 +219,7 @@ def _read_k(number: str) -> float:
     if re.fullmatch(r"\+?\d+", number):
         _checks.is_count("k", int(number))
         return int(number)
-    _checks.in_range("k", float(number), 0, 1, open_low=True, open_high=True)
+    _checks.in_range("k", read_number(number), 0, 1, open_low=True, open_high=True)
     return float(number)
 
 

@@ -78,6 +78,7 @@ def _classes(loss: Any, input: Tensor, target: Tensor, weight: Tensor) -> Tensor
 
 
 def _reduce(each: Tensor, weight: Tensor, counted: Tensor, reduction: str) -> Tensor:
+    _checks.is_constant("weight", weight)
     each = wide(each)
     weighted = each * weight.detach().to(each.dtype)
     if reduction == "none":
