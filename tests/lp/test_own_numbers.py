@@ -37,8 +37,10 @@ def tensor(*values: object) -> Tensor:
     return torch.tensor(values, dtype=torch.float64)
 
 
-def program(c: Tensor, A: Tensor, b: Tensor, **more: Tensor | float) -> LinearProgram:
-    return LinearProgram(c, A, b, **more)
+def program(
+    c: Tensor, A: Tensor, b: Tensor, *, lower: float | Tensor = 0.0, upper: float | Tensor = math.inf
+) -> LinearProgram:
+    return LinearProgram(c, A, b, lower=lower, upper=upper)
 
 
 @pytest.mark.parametrize("large", LARGE)
@@ -170,12 +172,11 @@ def test_numbers_of_1e20_are_infinite_everywhere() -> None:
     assert b.grad.tolist() == [0, -1]
 
 
-@pytest.mark.parametrize("kind", FEASIBLE)
+@pytest.mark.parametrize("kind", [kind for kind in FEASIBLE if kind != "badly_scaled"])
 def test_one_program_and_a_batch_are_measured_alike(kind: str) -> None:
     problem = FEASIBLE[kind](0, 1)
     system = System.of(problem)
-    if system is None:
-        pytest.xfail("this kind is not solved alone")
+    assert system is not None
     found = solve(problem)
     flat = Flat.of(problem)
     z, y = flat.stack(found.dual)
@@ -212,11 +213,12 @@ def test_factors_of_two_are_found_again() -> None:
     assert found is not None
     applied = found.apply(scaled)
     assert isinstance(applied.A, Tensor)
+    assert isinstance(scaled.A, Tensor)
     assert torch.equal(applied.A * (1 / found.row).unsqueeze(-1) / found.column, scaled.A)
     spread = (applied.A / base.A).abs()
     assert spread.max() / spread.min() < 16
     assert solve(scaled).value.item() == pytest.approx(solve(base).value.item(), rel=1e-12)
-    sparse = LinearProgram(scaled.c, scaled.A.to_sparse_csr(), scaled.b)  # type: ignore[union-attr]
+    sparse = LinearProgram(scaled.c, scaled.A.to_sparse_csr(), scaled.b)
     again = Equilibration.of(sparse)
     assert again is not None
     torch.testing.assert_close(again.apply(sparse).dense().A, applied.A)
