@@ -145,7 +145,7 @@ def test_the_sort_that_is_clearly_faster_is_taken(
     usual, small, large = sort_of(packed), sort_of(radix), sort_of(radix)
     for name, sort in (("_sort_packed", usual), ("_sort_radix_numpy", small), ("_sort_radix_torch", large)):
         monkeypatch.setattr(sorting, name, sort)
-    monkeypatch.setattr(sorting.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr("setwise.kernels.sorting.time.perf_counter", lambda: now[0])
     found = sorting._choose(sorting._CHOICE_FROM), sorting._choose(sorting._TORCH_RADIX_FROM)
     assert found == ((small, large) if packed > 1.3 * radix else (usual, usual))
     assert len(turns) == (12 if unit < 1 else 4)
