@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -128,20 +127,28 @@ def test_keys_that_are_not_finite_pass_through(name: str) -> None:
 
 
 @pytest.mark.usefixtures("no_choice_yet")
-@pytest.mark.parametrize("slow", ["_sort_packed", "_sort_radix_numpy", "_sort_radix_torch"])
-def test_the_faster_sort_is_taken(monkeypatch: pytest.MonkeyPatch, slow: str) -> None:
-    plain: sorting.Sort = getattr(sorting, slow)
+@pytest.mark.parametrize(("packed", "radix"), [(3.0, 1.0), (1.4, 1.0), (1.2, 1.0), (1.0, 1.0), (1.0, 9.0)])
+@pytest.mark.parametrize("unit", [1e-3, 1.0])  # a turn within the time of a trial, and beyond it
+def test_the_sort_that_is_clearly_faster_is_taken(
+    monkeypatch: pytest.MonkeyPatch, packed: float, radix: float, unit: float
+) -> None:
+    now, turns = [0.0], []
 
-    def slowed(key: NDArray[Any], last: NDArray[np.bool_]) -> sorting.Sorted:
-        time.sleep(0.05)
-        return plain(key, last)
+    def sort_of(seconds: float) -> sorting.Sort:
+        def sort(key: NDArray[Any], last: NDArray[np.bool_]) -> sorting.Sorted:
+            turns.append(seconds)
+            now[0] += seconds * unit
+            return np.arange(key.size), last
 
-    monkeypatch.setattr(sorting, slow, slowed)
-    small, large = sorting._choose(sorting._CHOICE_FROM), sorting._choose(sorting._TORCH_RADIX_FROM)
-    if slow == "_sort_packed":
-        assert (small, large) == (sorting._sort_radix_numpy, sorting._sort_radix_torch)
-    else:
-        assert slowed not in (small, large)
+        return sort
+
+    usual, small, large = sort_of(packed), sort_of(radix), sort_of(radix)
+    for name, sort in (("_sort_packed", usual), ("_sort_radix_numpy", small), ("_sort_radix_torch", large)):
+        monkeypatch.setattr(sorting, name, sort)
+    monkeypatch.setattr("setwise.kernels.sorting.time.perf_counter", lambda: now[0])
+    found = sorting._choose(sorting._CHOICE_FROM), sorting._choose(sorting._TORCH_RADIX_FROM)
+    assert found == ((small, large) if packed > 1.3 * radix else (usual, usual))
+    assert len(turns) == (12 if unit < 1 else 4)
 
 
 @pytest.mark.usefixtures("no_choice_yet")
