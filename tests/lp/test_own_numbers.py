@@ -21,7 +21,8 @@ from setwise.lp import (
     UnrolledGradient,
     solve,
 )
-from setwise.lp._flat import Flat, Point, capped
+from setwise.lp._flat import Flat, Point
+from setwise.lp.presolve.caps import capped
 from setwise.lp.presolve.equilibration import Equilibration
 from setwise.lp.single import System
 from setwise.lp.solve import Solver

@@ -49,8 +49,8 @@ class Ends:
             found: Points, or certificates where the code says so.
             scaling: Of the programs that were solved.
             places: Of these programs in the batch.
-            capped: Whether their costs may have been lowered (:func:`~setwise.lp._flat.capped`), so that the bounds
-                have to pay for the rest.
+            capped: Whether their costs may have been lowered (:mod:`setwise.lp.presolve.caps`), so that the bounds have to
+                pay for the rest.
         """
         point = scaling.back(found.point)
         point = point._replace(x=self.flat.select(places).within_bounds(point.x))  # rounding may lead across a bound

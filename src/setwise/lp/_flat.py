@@ -24,8 +24,6 @@ from setwise.lp.solution import Duals
 
 _ARRAYS = ("c", "A", "E", "e", "h", "mask")
 _SCALING_PASSES = 6
-GAP = 1e4  # between sides (or costs), of which the larger ones are lowered
-ROOM = 1e3  # to so many times those below the gap
 WELL_SCALED = 16.0  # rows and columns whose largest entries stay within this factor of 1 are left alone
 
 
@@ -303,36 +301,6 @@ def equilibrate(flat: Flat) -> tuple[Flat, Scaling]:
     )
     scaled = replace(flat, c=cost / price, A=A, E=E, e=e / size, h=h / size)
     return scaled, Scaling(row_all * price, row_eq * price, column * size)
-
-
-def capped(flat: Flat) -> Flat:
-    """Sides and costs that lie far beyond the others, lowered; the same object where there are none.
-
-    A side that is never met may as well be nearer, and a cost that is never paid may as well be less: where the optimum
-    of the lowered program meets none of these sides and pays none of these costs, it is that of the program. Only sides
-    above 0 are lowered, which is to say rows that 0 satisfies, and costs that a bound of their variable pays for.
-    """
-    needed = torch.maximum(largest(flat.e), largest((-flat.h).relu()))
-    side = _limit(flat.h.relu(), needed)
-    lower, upper = flat.bounds()
-    paid = ((flat.c > 0) & lower.isfinite()) | ((flat.c < 0) & upper.isfinite())
-    price = _limit(torch.where(paid, flat.c.abs(), 0.0), largest(torch.where(paid, 0.0, flat.c)))
-    if bool(torch.isinf(side).all()) and bool(torch.isinf(price).all()):
-        return flat
-    side, price = side.unsqueeze(-1), price.unsqueeze(-1)
-    return replace(flat, h=torch.minimum(flat.h, side), c=torch.where(paid, flat.c.clamp(-price, price), flat.c))
-
-
-def _limit(value: Tensor, needed: Tensor) -> Tensor:
-    """Above the first gap between sizes that is wide; inf where there is none.  # shape: (batch, k) to (batch,)."""
-    size = torch.cat([torch.zeros_like(needed).unsqueeze(-1), value.sort(-1).values], -1)
-    size = torch.maximum(size, needed.unsqueeze(-1))
-    wide = (size[:, 1:] > GAP * size[:, :-1]) & (size[:, :-1] > 0)
-    limit = torch.full_like(needed, torch.inf)
-    if wide.shape[-1]:
-        below = size.gather(-1, wide.to(torch.uint8).argmax(-1, keepdim=True)).squeeze(-1)
-        limit = torch.where(wide.any(-1), ROOM * below, limit)
-    return limit
 
 
 def _peak(matrix: Tensor, dim: int) -> Tensor:

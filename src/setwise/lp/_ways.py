@@ -11,15 +11,16 @@ from setwise.lp import interior as inner
 from setwise.lp import newton
 from setwise.lp._corner import CornerFactor
 from setwise.lp._ends import Ends
-from setwise.lp._flat import Flat, Point, Scaling, capped, equilibrate
+from setwise.lp._flat import Flat, Point, Scaling, equilibrate
 from setwise.lp.one_by_one import by_pivots, one_by_one, suits
+from setwise.lp.presolve.caps import capped
 
 
 class Ways:
     """A batch of programs and how its elements have ended so far.
 
-    Sides and costs far beyond the others are lowered first (:func:`~setwise.lp._flat.capped`), so that they do not set
-    the scale; what that leaves is solved as it is.
+    Sides and costs far beyond the others are lowered first (:mod:`setwise.lp.presolve.caps`), so that they do not set the
+    scale; what that leaves is solved as it is.
     """
 
     def __init__(self, flat: Flat, max_steps: int, tolerance: float) -> None:

@@ -14,7 +14,7 @@ from setwise.lp import newton
 from setwise.lp._corner import corner_solution
 from setwise.lp._dependent import Dependent
 from setwise.lp._ends import Ends
-from setwise.lp._flat import Flat, Point, Scaling, capped, equilibrate
+from setwise.lp._flat import Flat, Point, Scaling, equilibrate
 from setwise.lp._lines import Lines
 from setwise.lp._matrix_free import MatrixFree, equilibrate_products, is_written_out
 from setwise.lp._odd import odd_elements
@@ -22,6 +22,7 @@ from setwise.lp._ways import Ways
 from setwise.lp.forms import FORMS, Active, ConjugateGradients, Dense, Form, Prepared, Sparse, check_form, choose
 from setwise.lp.one_by_one import gather, take
 from setwise.lp.pivots import Array, Corner
+from setwise.lp.presolve.caps import capped
 from setwise.lp.presolve.equilibration import Equilibration
 from setwise.lp.problem import LinearProgram
 from setwise.lp.single import System, to_array

@@ -23,9 +23,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from setwise.lp._flat import GAP, ROOM, WELL_SCALED
+from setwise.lp._flat import WELL_SCALED
 from setwise.lp.operator import is_csr
 from setwise.lp.pivots import Array, Contradiction, Corner, Descent, Places, find_vertex, simplex, solved
+from setwise.lp.presolve.caps import capped_system
 from setwise.lp.problem import LinearProgram
 
 _BY_PRODUCT = 32  # variables up to which calls cost more than arithmetic
@@ -141,30 +142,6 @@ class _Residual(NamedTuple):
     equality: Array  # shape: (p,)
 
 
-def _capped(system: System) -> System:
-    """The program with sides and costs far beyond the others lowered, or itself (:func:`setwise.lp._flat.capped`)."""
-    side = cap(system.h[system.h > 0], max(_size(system.e), float(-system.h.min(initial=0.0))))
-    size = np.abs(system.c)
-    paid = np.zeros(len(size), dtype=bool)  # a bound pays for the cost: the lower one if positive, the upper if not
-    sign = system.G[np.arange(system.count, len(system.h)), system.bounded]
-    paid[system.bounded[sign * system.c[system.bounded] < 0]] = True
-    price = cap(size[paid & (size > 0)], float(size[~paid].max(initial=0.0)))
-    if np.isinf(side) and np.isinf(price):
-        return system
-    c = np.where(paid, np.clip(system.c, -price, price), system.c)
-    return replace(system, c=c, h=np.minimum(system.h, side))
-
-
-def cap(sizes: Array, needed: float) -> float:
-    """Above the first wide gap between positive sizes, all taken to be at least ``needed``; inf where there is none."""
-    if len(sizes) == 0 or float(sizes.max()) <= GAP * max(needed, float(sizes.min())):
-        return np.inf
-    ordered = np.maximum(np.sort(sizes), needed)
-    wide = (ordered[1:] > GAP * ordered[:-1]).nonzero()[0]
-    below = needed if needed and ordered[0] > GAP * needed else ordered[wide[0]] if len(wide) else np.inf
-    return float(ROOM * below)
-
-
 def approach(system: System, max_steps: int, tolerance: float) -> Corner | Nearby | None:
     """Predictor-corrector steps until the active rows lead to a vertex or the residuals are within a tolerance.
 
@@ -216,7 +193,7 @@ def _on_size_one(system: System, run: Callable[[System], Corner | Nearby | None]
     Where sides or costs were lowered for that, a vertex must meet none of these sides, and its multipliers are those of
     the program's own cost.
     """
-    lowered = _capped(system)
+    lowered = capped_system(system)
     size, price = _sizes(lowered)
     if not (size and price):
         return None
