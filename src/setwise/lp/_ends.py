@@ -49,7 +49,7 @@ class Ends:
             found: Points, or certificates where the code says so.
             scaling: Of the programs that were solved.
             places: Of these programs in the batch.
-            capped: Whether their costs may have been lowered (:mod:`setwise.lp.presolve.caps`), so that the bounds have to
+            capped: Whether costs may have been lowered (:mod:`setwise.lp.presolve.caps`), so that the bounds have to
                 pay for the rest.
         """
         point = scaling.back(found.point)

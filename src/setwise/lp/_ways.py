@@ -19,7 +19,7 @@ from setwise.lp.presolve.caps import capped
 class Ways:
     """A batch of programs and how its elements have ended so far.
 
-    Sides and costs far beyond the others are lowered first (:mod:`setwise.lp.presolve.caps`), so that they do not set the
+    Sides and costs far beyond the others are lowered first (:mod:`setwise.lp.presolve.caps`): they should not set the
     scale; what that leaves is solved as it is.
     """
 
