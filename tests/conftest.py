@@ -5,3 +5,5 @@ from __future__ import annotations
 from support.skips import pytest_configure
 
 __all__ = ["pytest_configure"]
+
+collect_ignore = ["conftest.py"]  # for doctests it would be imported by a name that the folders' own ones have too
