@@ -204,6 +204,16 @@ def test_large_multipliers_that_cancel_prove_nothing() -> None:
     assert found.gap.item() > 0.1
 
 
+def test_what_rounding_has_left_of_a_cost_is_no_cost() -> None:
+    A = tensor([0.3162, 0.9487, -1, 0], [0.9487, -0.3162, 0, -1])
+    problem = program(
+        tensor(-0.79057, 8.3267e-17, 1, 1), A, tensor(0, 0), lower=tensor(-1, -1, 0, 0), upper=tensor(1, 1, 1e30, 1e30)
+    )
+    for solver in SOLVERS:
+        found = solve(problem, solver)
+        assert abs(found.value.item()) < 1e-9
+
+
 def test_factors_of_two_are_found_again() -> None:
     base = dense(0, 1).element(0)
     assert Equilibration.of(base) is None

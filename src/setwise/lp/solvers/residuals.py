@@ -10,8 +10,8 @@ against its own terms, and each column too, so that one large number hides nothi
 ``unit`` is the size of the point (or of the multipliers) that counts as rounding: 1, or less where all sides (all
 costs) are smaller. ``charge`` is what r costs: r_j < 0 lets the objective fall by |r_j| (upper_j - x_j), or by |r_j|
 max |x| where there is no bound, however small r_j is beside its column. So multipliers that are large and cancel prove
-nothing. ``floor`` is the least cost, for optimal values of 0. A part of the objective that is small beside the whole
-may be wrong and not show in the gap: so no row may have both slack and a multiplier,
+nothing. ``floor`` is the least cost but for rounding, for optimal values of 0. A part of the objective that is small
+beside the whole may be wrong and not show in the gap: so no row may have both slack and a multiplier,
 
     gap >= (1/1000) min(slack_i / terms of row i, z_i max_j |G_ij| / terms of column j)     for all i.
 
@@ -88,10 +88,7 @@ def residuals(flat: Flat, point: Point, *, charged: bool = True) -> Residuals:
     terms = cost + flat.sizes_back(z, y)
     unbalanced = _relative(xp, abs(left), terms + _unit(xp, cost) * columns)
     gap = abs((flat.c * x).sum(-1) + (flat.h * z).sum(-1) + (flat.e * y).sum(-1))
-    least = xp.concatenate([cost, xp.concatenate([side, side_eq], -1) * (cost == 0).all(-1)[:, None]], -1)
-    least = xp.where(least > 0, least, xp.inf)
-    least = least.amin(-1) if isinstance(least, Tensor) else least.min(-1)
-    least = xp.where(xp.isfinite(least), least, 1.0)
+    least = _least(xp, xp.concatenate([cost, xp.concatenate([side, side_eq], -1) * (cost == 0).all(-1)[:, None]], -1))
     if charged:
         gap = gap + _charge(flat, x, left, terms, least)
     gap = gap / ((cost * abs(x)).sum(-1) + least * unit[:, 0])
@@ -202,10 +199,8 @@ def residuals_of_one(system: System, x: Array, z: Array, y: Array) -> Residuals:
     broken = _worst(np.maximum(-slack, 0.0), rows)
     if off is not None:
         broken = max(broken, _worst(off, own + unit * magnitude_eq.max(1)))
-    least = cost[cost > 0] if largest else np.concatenate([side, np.abs(e)])
-    least = least[least > 0]
-    floor = unit * float(least.min()) if least.size else 1.0
-    noise = np.minimum(_ROUNDING * terms, _BESIDE_COST * np.maximum(cost, floor / unit))
+    least = float(_least(np, (cost if largest else np.concatenate([side, np.abs(e)]))[None])[0])
+    noise = np.minimum(_ROUNDING * terms, _BESIDE_COST * np.maximum(cost, least))
     unpaid = np.where(np.abs(left) > noise, left, 0.0)
     gap = abs(gap)
     if unpaid.any():
@@ -218,7 +213,7 @@ def residuals_of_one(system: System, x: Array, z: Array, y: Array) -> Residuals:
     if both.any():
         weight = (magnitude[both] / _positive(np, terms)).max(1) * z[both]
         together = _BOTH * float(np.minimum(slack[both] / rows[both], weight).max())
-    gap = max(gap / (float(cost @ far) + floor), together)
+    gap = max(gap / (float(cost @ far) + unit * least), together)
     return Residuals(broken, _worst(np.abs(left), terms + unit_dual * column), gap)
 
 
@@ -238,6 +233,14 @@ def _relative(xp: Any, part: Array, whole: Array) -> Array:
     share = part / _positive(xp, whole)
     share = xp.where(share == share, share, xp.inf)  # noqa: PLR0124 (NaN is no number)
     return share.amax(-1) if isinstance(share, Tensor) else share.max(-1)
+
+
+def _least(xp: Any, size: Array) -> Array:
+    """The least size that is neither 0 nor what rounding has left of 0; 1 where there is none.  # shape: (batch,)."""
+    peak = size.amax(-1) if isinstance(size, Tensor) else size.max(-1)
+    size = xp.where(size > _ROUNDING * xp.clip(peak, 0, 1.0)[:, None], size, xp.inf)
+    least = size.amin(-1) if isinstance(size, Tensor) else size.min(-1)
+    return xp.where(xp.isfinite(least), least, 1.0)
 
 
 def _unit(xp: Any, size: Array) -> Array:
