@@ -44,7 +44,7 @@ data: $(VENV)/.cli
 bench: $(VENV_BENCH)/.ready
 	$(VENV_BENCH)/bin/python benchmarks/run.py $(BENCH_ARGS)
 
-# Without the peers, half a minute: fails where a ratio is more than twice its level in benchmarks/levels.json.
+# Without the peers, a minute: fails where a ratio is more than twice its level in benchmarks/levels.json.
 bench-quick: $(VENV)/.dev
 	$(BIN)/python benchmarks/quick.py
 
