@@ -173,7 +173,7 @@ def test_messages() -> None:
     message = metrics.choose_threshold(scores, labels).message
     assert message == "The best threshold gives f1 = 0.666667 at threshold 1."
     message = metrics.choose_threshold(scores, labels, maximize="precision", subject_to="recall>=0.9").message
-    assert message == "The best threshold with recall>=0.9 gives precision = 0.5 at threshold 1."
+    assert message == "The best threshold with recall>=0.9 on these rows gives precision = 0.5 at threshold 1."
     choice = metrics.choose_threshold(scores, labels, maximize="recall", subject_to="precision>=0.8")
     assert not choice.feasible
     assert choice.threshold == 1.0

@@ -22,7 +22,7 @@ from setwise.lagrangian._cells import RATES, Row, cell_sums, rate_values
 from setwise.lagrangian._columns import Columns, column, group_codes
 from setwise.lagrangian.rates import RateConstraint, read_constraints
 from setwise.measures._base import positives, prepare
-from setwise.metrics._constraints import read_rate
+from setwise.metrics.constraints import read_rate
 
 TOLERANCE = 1e-12
 _LEVELS = 101  # common rates from which the search for several thresholds starts

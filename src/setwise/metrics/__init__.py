@@ -14,9 +14,11 @@ scikit-learn, ties included.
     -1.0
 """
 
+from setwise.metrics._binomial import rate_bound
 from setwise.metrics._inputs import UndefinedMetricWarning
 from setwise.metrics._student import student_p_value
 from setwise.metrics.averaging import Average, Counting
+from setwise.metrics.certified import ConstraintBound
 from setwise.metrics.counts import (
     CountMeasure,
     Counts,
@@ -58,6 +60,7 @@ from setwise.metrics.threshold import ThresholdChoice, choose_threshold
 __all__ = [
     "Average",
     "Comparison",
+    "ConstraintBound",
     "CountMeasure",
     "Counting",
     "Counts",
@@ -93,6 +96,7 @@ __all__ = [
     "precision_at_k",
     "precision_at_recall",
     "precision_recall_curve",
+    "rate_bound",
     "ratio",
     "recall",
     "recall_at_precision",

@@ -116,6 +116,11 @@ def tversky(alpha: float, beta: float) -> Rate:
     return weighted_ratio((1, 0, 0, 0), (1, alpha, beta, 0))
 
 
+def cost(miss: float, false_alarm: float) -> Rate:
+    """Expected cost per case, (miss fn + false_alarm fp) / n."""
+    return weighted_ratio((0, false_alarm, miss, 0), (1, 1, 1, 1))
+
+
 def weighted_ratio(numerator: Sequence[float], denominator: Sequence[float]) -> Rate:
     """A ratio of two weighted sums of (tp, fp, fn, tn)."""
 
@@ -160,3 +165,20 @@ _FORMULAS: Mapping[str, Rate] = {
 }
 
 RATES: Mapping[str, Rate] = {name: zero_filled(formula) for name, formula in _FORMULAS.items()}
+
+# Weights of (tp, fp, fn, tn) above and below the fraction, for the rates that are ratios of weighted sums of counts.
+Terms = tuple[tuple[float, float, float, float], tuple[float, float, float, float]]
+TERMS: Mapping[str, Terms] = {
+    "precision": ((1, 0, 0, 0), (1, 1, 0, 0)),
+    "recall": ((1, 0, 0, 0), (1, 0, 1, 0)),
+    "tpr": ((1, 0, 0, 0), (1, 0, 1, 0)),
+    "fpr": ((0, 1, 0, 0), (0, 1, 0, 1)),
+    "fnr": ((0, 0, 1, 0), (1, 0, 1, 0)),
+    "specificity": ((0, 0, 0, 1), (0, 1, 0, 1)),
+    "accuracy": ((1, 0, 0, 1), (1, 1, 1, 1)),
+    "positive_rate": ((1, 1, 0, 0), (1, 1, 1, 1)),
+    "f1": ((2, 0, 0, 0), (2, 1, 1, 0)),
+    "dice": ((2, 0, 0, 0), (2, 1, 1, 0)),
+    "jaccard": ((1, 0, 0, 0), (1, 1, 1, 0)),
+    "iou": ((1, 0, 0, 0), (1, 1, 1, 0)),
+}

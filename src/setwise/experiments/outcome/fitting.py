@@ -227,4 +227,4 @@ def tuned_threshold(scores: Scores, labels: Labels) -> float:
     """The threshold with the best F1."""
     if not np.isfinite(scores).all():
         return 0.0
-    return metrics.choose_threshold(scores, labels, maximize="f1").threshold
+    return float(metrics.choose_threshold(scores, labels, maximize="f1").threshold)
