@@ -244,7 +244,9 @@ def simplex_minimum(square: Floats, linear: Floats, start: Floats) -> Floats:
 def _equality_minimum(square: Floats, linear: Floats) -> tuple[Floats, float]:
     """min a'Sa / 2 - l'a with sum a = 1, and the multiplier S a - l = level."""
     k = len(linear)
+    # Dependent planes make S singular; with a little on the diagonal the step along them is very long, and cut.
+    ridge = 1e-13 * max(float(np.trace(square)) / k, 1e-300)
     system = np.zeros((k + 1, k + 1))
-    system[:k, :k], system[:k, k], system[k, :k] = square, -1.0, 1.0
-    solution = np.linalg.lstsq(system, np.append(linear, 1.0), rcond=1e-15)[0]
+    system[:k, :k], system[:k, k], system[k, :k] = square + ridge * np.eye(k), -1.0, 1.0
+    solution = np.linalg.solve(system, np.append(linear, 1.0))
     return solution[:k], float(solution[k])
