@@ -185,7 +185,8 @@ def test_long_curves_are_thinned_and_keep_their_ends() -> None:
 
 
 def test_constraints_have_a_table() -> None:
-    made = ConstraintRow("recall[sex=<F>]>=0.8", (interval(0.7, 0.6, 0.8), interval(0.8, 0.7, 0.9)), (1, 2), 2)
+    made = ConstraintRow("recall[sex=<F>]>=0.8", (interval(0.7, 0.6, 0.8), interval(0.8, 0.7, 0.9)), (1, 2), 2, (0, 1))
+    assert made.said(0) == "met in 1 of 2 test sets (certain in 0)"
     text = " ".join(parse(render(report(constraints=[made]))).text)
     assert "recall[sex=<F>]>=0.8" in text
     assert "1 of 2" in text
@@ -245,7 +246,11 @@ def test_the_seed_of_the_stored_model_is_shown_first() -> None:
 
 @pytest.mark.parametrize(
     ("low", "high", "kind", "word"),
-    [(0.01, 0.05, "better", "better"), (-0.05, -0.01, "worse", "worse"), (-0.01, 0.05, "same", "includes zero")],
+    [
+        (0.01, 0.05, "better", "better"),
+        (-0.05, -0.01, "worse", "worse"),
+        (-0.01, 0.05, "same", "no significant difference"),
+    ],
 )
 def test_verdict_needs_the_whole_interval_on_one_side(low: float, high: float, kind: str, word: str) -> None:
     found, sentence = verdict(row(low, high), METHODS, 3)
@@ -253,7 +258,7 @@ def test_verdict_needs_the_whole_interval_on_one_side(low: float, high: float, k
     assert word in sentence
     assert "cross-entropy" in sentence
     assert "AUROC loss" in sentence
-    assert "3 seeds" in sentence
+    assert f"95 % interval {low:+.3f} to {high:+.3f}; it covers seeds)." in sentence
     assert f'class="verdict {kind}"' in page_module._verdict(report(rows=[row(low, high)]))
 
 

@@ -187,7 +187,7 @@ def _other(sign: str) -> str:
 
 def _untested(constraint: RateConstraint) -> ConstraintBound:
     what = "churn" if constraint.reference is not None else "a difference between groups"
-    reason = f"{constraint} has no exact test, since it is {what}; it is met on these rows only"
+    reason = f"{constraint} has no exact test, since it is {what}; it is considered on these rows only"
     return ConstraintBound(str(constraint), constraint.group, float("nan"), float("nan"), False, 0, None, reason)
 
 
