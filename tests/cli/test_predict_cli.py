@@ -56,7 +56,9 @@ def test_train_says_where_the_model_is(tmp_path: Path, capsys: pytest.CaptureFix
     printed = capsys.readouterr().out
     kept = "(AUROC loss, seed 0, the best on its validation set)"
     assert f"Model:  {tmp_path / 'run' / 'model.safetensors'} {kept}" in printed
-    assert re.search(r"fpr\[sex=F\]<=0\.5 on the test sets: Cross-entropy .*, met in \d of 1; AUROC loss", printed)
+    assert re.search(
+        r"fpr\[sex=F\]<=0\.5: Cross-entropy .*, met in \d of 1 test set \(certain in \d\); AUROC loss", printed
+    )
     assert json.loads((tmp_path / "run" / "settings.json").read_text())["settings"]["width"] == 4
 
 

@@ -247,8 +247,8 @@ def test_the_seed_of_the_stored_model_is_shown_first() -> None:
 @pytest.mark.parametrize(
     ("low", "high", "kind", "word"),
     [
-        (0.01, 0.05, "better", "better"),
-        (-0.05, -0.01, "worse", "worse"),
+        (0.01, 0.05, "better", "significantly better"),
+        (-0.05, -0.01, "worse", "significantly worse"),
         (-0.01, 0.05, "same", "no significant difference"),
     ],
 )
