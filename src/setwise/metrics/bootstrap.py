@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from setwise.metrics._inputs import TOLERANCE, Floats
 
-EXACT_ROWS = 2000
+EXACT_ROWS = 4000
 """Up to so many rows each row is a block of its own."""
 
 BLOCKS = 2000
@@ -67,18 +67,34 @@ class Resampler:
         has = np.stack([np.bincount(self.block, positive), np.bincount(self.block, ~positive)], axis=1) > 0
         self.counts = _draw_counts(generator, resamples, has.astype(np.float32))  # shape: (resamples, blocks)
 
-    def sums(self, *values: NDArray[Any]) -> list[Floats]:
-        """Weighted sums of values over the rows of each draw. # shape of each: (resamples,)"""
+    def mean(self, values: Floats) -> Floats:
+        """Weighted mean of values over the rows of each draw, shape (resamples,)."""
         blocks = self.counts.shape[1]
-        weight = 1.0 if self.weight is None else self.weight
-        per_block = [np.bincount(self.block, weight * value, minlength=blocks) for value in values]
-        return [self.counts.astype(np.float64) @ column for column in per_block]
+        weight = np.ones(len(values)) if self.weight is None else self.weight
+        sums = [np.bincount(self.block, part, minlength=blocks) for part in (weight * values, weight)]
+        top, bottom = (self.counts.astype(np.float64) @ part for part in sums)
+        return np.asarray(top / bottom)
 
-    def counts_at(self, flagged: NDArray[np.bool_]) -> tuple[Floats, Floats, Floats, Floats]:
-        """(tp, fp, fn, tn) of each draw where these rows are predicted positive. # shape of each: (resamples,)"""
-        positive = self.positive
-        tp, fp, P, N = self.sums(flagged & positive, flagged & ~positive, positive, ~positive)
-        return tp, fp, P - tp, N - fp
+    def counts_at(self, flagged: NDArray[np.bool_], group: NDArray[np.int64] | None = None, groups: int = 1) -> Floats:
+        """Confusion counts of each draw where the flagged rows are predicted positive.
+
+        Args:
+            flagged: Rows predicted positive. # shape: (n,)
+            group: Number of each row's group; None for one group of all rows. # shape: (n,)
+            groups: How many groups there are.
+
+        Returns:
+            (tp, fp, fn, tn), sums of weights where there are weights. # shape: (resamples, groups, 4)
+        """
+        blocks = self.counts.shape[1]
+        place = cells_of(flagged, self.positive) + 4 * (groups * self.block + (0 if group is None else group))
+        table = np.bincount(place, self.weight, minlength=blocks * groups * 4).reshape(blocks, groups * 4)
+        return (self.counts.astype(np.float64) @ table).reshape(-1, groups, 4)
+
+
+def cells_of(flagged: NDArray[np.bool_], positive: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Cell of each row in the order (tp, fp, fn, tn), 0 to 3."""
+    return 3 - 2 * flagged.astype(np.int64) - positive
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +123,7 @@ class ResampledCurve:
 
     @cached_property
     def _histograms(self) -> NDArray[np.float32]:
-        """Weight per block and (bin, class), positives first. # shape: (blocks, 2 bins)"""
+        """Weight per block and (bin, class), positives first, shape (blocks, 2 bins)."""
         resampler, level = self.resampler, self._levels
         bins = int(level.max()) + 1
         blocks = resampler.counts.shape[1]

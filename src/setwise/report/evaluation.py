@@ -58,7 +58,7 @@ class ConstraintCheck:
         rows: Rows that count: positives for recall, negatives for the FPR, predicted positives for precision.
         needed: Rows needed to certify the constraint where these are too few.
         reason: Why it does not hold with certainty, in one sentence; empty where it holds.
-        source: Where the bound comes from: ``"evaluation"``, or ``"calibration"`` for that of the certified choice.
+        source: Where the bound comes from: ``"evaluation"``, or ``"certificate"`` for that of the certified choice.
     """
 
     constraint: str
@@ -70,7 +70,7 @@ class ConstraintCheck:
     rows: int = 0
     needed: int | None = None
     reason: str = ""
-    source: Literal["evaluation", "calibration"] = "evaluation"
+    source: Literal["evaluation", "certificate"] = "evaluation"
 
 
 @dataclass(frozen=True)
