@@ -135,13 +135,12 @@ class ResampledCurve:
         """Weight per draw and bin, of positives and of negatives: first of the data themselves, then of the draws."""
         resampler, level = self.resampler, self._levels
         positive, counts = resampler.positive, resampler.counts
-        whole = [
-            np.bincount(level, _times(kind, resampler.weight), int(level.max()) + 1) for kind in (positive, ~positive)
-        ]
-        yield whole[0][None], whole[1][None]
+        bins = int(level.max()) + 1
+        for_all = [np.bincount(level, _times(kind, resampler.weight), bins) for kind in (positive, ~positive)]
+        yield for_all[0][None].astype(np.float64), for_all[1][None].astype(np.float64)
         if resampler.exact:  # one row per block: the product is a sum over each run of ties
             order = np.argsort(level, kind="stable")
-            starts = np.searchsorted(level[order], np.arange(len(whole[0])))
+            starts = np.searchsorted(level[order], np.arange(bins))
             kinds = [_times(kind, resampler.weight)[order] for kind in (positive, ~positive)]
         else:
             table = self._histograms
@@ -155,7 +154,7 @@ class ResampledCurve:
                 )
             else:
                 product = (chunk @ table).astype(np.float64)
-                yield product[:, : len(whole[0])], product[:, len(whole[0]) :]
+                yield product[:, :bins], product[:, bins:]
 
     def values(self, measures: Sequence[CurveMeasure]) -> list[tuple[float, Floats]]:
         """Measures of the running counts: on the data themselves, their scores put into bins, and on each draw."""
@@ -170,18 +169,18 @@ def auroc(tp: Floats, fp: Floats) -> Floats:
     """Area under the ROC curve, ties counting half."""
     before_tp, before_fp = _shifted(tp), _shifted(fp)
     area = ((fp - before_fp) * (tp + before_tp)).sum(axis=1) / 2
-    return area / (tp[:, -1] * fp[:, -1])
+    return np.asarray(area / (tp[:, -1] * fp[:, -1]))
 
 
 def average_precision(tp: Floats, fp: Floats) -> Floats:
     """Sum of precision times the step in recall."""
-    return ((tp - _shifted(tp)) * _precision(tp, fp)).sum(axis=1) / tp[:, -1]
+    return np.asarray(((tp - _shifted(tp)) * _precision(tp, fp)).sum(axis=1) / tp[:, -1])
 
 
 def precision_at_recall(tp: Floats, fp: Floats, *, recall: float) -> Floats:
     """Highest precision with at least that recall."""
     reached = tp >= tp[:, -1:] * recall * (1 - TOLERANCE)
-    return np.where(reached, _precision(tp, fp), 0.0).max(axis=1)
+    return np.asarray(np.where(reached, _precision(tp, fp), 0.0).max(axis=1))
 
 
 def _precision(tp: Floats, fp: Floats) -> Floats:
