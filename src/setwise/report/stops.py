@@ -28,6 +28,8 @@ HULL_POINTS = 400  # most vertices of the convex hull that are kept; a million r
 PRUNING_ROUNDS = 20  # of vectorized pruning before the scan in Python finds the hull of what is left
 LINEAR_FROM = 0.1  # shares above go in equal steps, those below in equal ratios
 SMALLEST_SHARE = 1e-6
+# Shares of the table of the highest scores; the script has the same.
+TOP_SHARES = 0.01, 0.02, 0.05, 0.1, 0.2, 0.5
 
 Floats = NDArray[np.float64]
 
@@ -55,6 +57,8 @@ class Ranked:
             labels: 0 or 1. shape: (n,)
             weights: Sample weights, or None for one each. shape: (n,)
         """
+        if not np.issubdtype(scores.dtype, np.floating):
+            scores = scores.astype(np.float64)
         order = np.argsort(-scores, kind="stable")
         positive = (labels == 1)[order]
         weight = np.ones(len(scores)) if weights is None else weights[order].astype(np.float64)
@@ -115,9 +119,11 @@ def stops(ranked: Ranked, link: str, chosen: float) -> tuple[Floats, NDArray[np.
         Thresholds, indices of the probability slider's positions (empty without one), indices of the shares'.
     """
     n, ends = len(ranked.scores), ranked.ends()
-    wanted = np.ceil(share_positions(n) * n - 1e-9).astype(np.intp)
-    by_share = ends[np.searchsorted(ends, wanted)]  # a run of equal scores passes as a whole
-    kept = np.unique(np.concatenate([by_share, _along(ranked, ends), _hull(ranked, ends)]))
+    by_share, top = (
+        ends[np.searchsorted(ends, np.ceil(shares * n - 1e-9))]  # a run of equal scores passes as a whole
+        for shares in (share_positions(n), np.array(TOP_SHARES))
+    )
+    kept = np.unique(np.concatenate([by_share, top, _along(ranked, ends), _hull(ranked, ends)]))
     short = dict(zip(kept.tolist(), (_short(ranked.scores, k) for k in kept.tolist()), strict=True))
     grid = probability_thresholds(link) if link != "none" else np.empty(0)
     shares = np.array([short[k] for k in by_share.tolist()])
