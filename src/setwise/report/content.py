@@ -133,8 +133,8 @@ def verdict(row: Row, methods: tuple[Method, Method], seeds: int) -> tuple[str, 
     if row.difference.high < 0:
         return "worse", f"Training with {trained} gives a worse test {row.title} than {baseline} {tail}"
     return "same", (
-        f"Test {row.title}: no significant difference between training with {trained} and with {baseline}; the interval "
-        f"includes zero {tail}"
+        f"Test {row.title}: no significant difference between training with {trained} and with {baseline}; the "
+        f"interval includes zero {tail}"
     )
 
 

@@ -69,7 +69,8 @@ function line(svg, place, xs, ys, style) {
 
 const SHAPES = ["M5.5,0A5.5,5.5 0 1 1 -5.5,0A5.5,5.5 0 1 1 5.5,0Z", "M0,-7L7,0L0,7L-7,0Z", "M-5,-5H5V5H-5Z", "M0,-6.5L6.5,5H-6.5Z"];
 function marker(svg, column, id, style = "point") {
-  const shape = draw(svg, "path", { d: SHAPES[column % SHAPES.length], class: `${style} fill-${column % 6}` });
+  const colour = `${style === "hollow" ? "stroke" : "fill"}-${column % 6}`;
+  const shape = draw(svg, "path", { d: SHAPES[column % SHAPES.length], class: `${style} ${colour}` });
   if (id) shape.id = id;
   return shape;
 }

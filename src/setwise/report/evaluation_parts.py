@@ -42,8 +42,8 @@ def constraints(evaluation: Evaluation) -> str:
             ("Verdict", True),
         ],
         rows,
-        caption="At the chosen threshold. The bound is one-sided: a lower one for a floor, an upper one for a ceiling. A "
-        "constraint holds where the bound meets it.",
+        caption="At the chosen threshold. The bound is one-sided: a lower one for a floor, an upper one for a ceiling. "
+        "A constraint holds where the bound meets it.",
         name="constraints",
     )
 
@@ -59,8 +59,8 @@ def threshold_text(evaluation: Evaluation) -> str:
     }[decision.how]
     warning = " It was chosen on these very rows, so its rates are optimistic." if decision.same_rows else ""
     return (
-        f"A case is predicted positive ({shown_name(evaluation.positive)}) where its score reaches the threshold. Move it "
-        f"and see what changes; at first it is {how}.{warning}"
+        f"A case is predicted positive ({shown_name(evaluation.positive)}) where its score reaches the threshold. "
+        f"Move it and see what changes; at first it is {how}.{warning}"
     )
 
 
@@ -76,8 +76,8 @@ def measures(evaluation: Evaluation) -> str:
     return "<h2>Measures</h2>\n" + table(
         [("Measure", True), *((shown_name(column.name), False) for column in evaluation.columns)],
         rows,
-        caption=f"In brackets {100 * evaluation.confidence:g} % intervals over the sampling of rows. Measures at a threshold "
-        "are taken at the chosen one. Bold: the measure asked for.",
+        caption=f"In brackets {100 * evaluation.confidence:g} % intervals over the sampling of rows. Measures at a "
+        "threshold are taken at the chosen one. Bold: the measure asked for.",
         name="measures",
     )
 
@@ -101,8 +101,8 @@ def comparisons(evaluation: Evaluation) -> str:
     return "<h2>Score columns compared</h2>\n" + table(
         [("Measure", True), ("Pair", True), ("Difference", False), ("The first is", True)],
         rows,
-        caption=f"On the same rows; in brackets {100 * evaluation.confidence:g} % intervals of the paired difference, which "
-        "cover the sampling of rows, each by itself.",
+        caption=f"On the same rows; in brackets {100 * evaluation.confidence:g} % intervals of the paired difference, "
+        "which cover the sampling of rows, each by itself.",
         name="comparisons",
     )
 

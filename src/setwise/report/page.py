@@ -65,8 +65,8 @@ def render(report: Report) -> str:
     weighted = any(each.weights is not None for each in report.trainings)
     shares = [np.average(each.labels == 1, weights=each.weights) for each in report.trainings]
     said = (
-        "A test example is predicted positive where its probability, the sigmoid of its score, reaches the threshold. Move "
-        "it and see what changes; at first each method has the threshold that was chosen on its validation set."
+        "A test example is predicted positive where its probability, the sigmoid of its score, reaches the threshold. "
+        "Move it and see what changes; at first each method has the threshold that was chosen on its validation set."
     )
     body = (
         _verdict(report),
@@ -170,8 +170,8 @@ def _table(report: Report) -> str:
     return table(
         [("Measure", True), *((method.title, False) for method in report.methods), ("Difference", False)],
         [_row(row, trained=row.key == report.measure) for row in report.rows],
-        caption=f"Test set: mean, in brackets {ends}. The difference is taken within each seed. Bold: the measure trained "
-        "for.",
+        caption=f"Test set: mean, in brackets {ends}. The difference is taken within each seed. Bold: the measure "
+        "trained for.",
     )
 
 
@@ -197,8 +197,8 @@ def _constraints(report: Report) -> str:
     return "<h2>Constraints</h2>\n" + table(
         [("Constraint", True), *heads],
         rows,
-        caption="On the test sets, at the threshold that meets them on the validation set: mean over the seeds, and in how "
-        "many of them the constraint holds up to two standard errors.",
+        caption="On the test sets, at the threshold that meets them on the validation set: mean over the seeds, and in "
+        "how many of them the constraint holds up to two standard errors.",
         name="constraints",
     )
 
