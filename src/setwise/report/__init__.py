@@ -8,7 +8,7 @@ whole data set.
 """
 
 from setwise.report.ascent import gap_figure, weight_figure
-from setwise.report.content import ConstraintRow, Method, Report, Row, Training, interval_text, verdict
+from setwise.report.content import ConstraintRow, Method, Report, Row, Training, verdict
 from setwise.report.evaluating import evaluate
 from setwise.report.evaluation import (
     Calibration,
@@ -23,8 +23,9 @@ from setwise.report.evaluation import (
     ReliabilityBin,
     ScoreColumn,
 )
-from setwise.report.page import render, write_report
+from setwise.report.page import render, render_evaluation, write_evaluation, write_report
 from setwise.report.shapes import shape_histogram
+from setwise.report.text import interval_text
 
 __all__ = [
     "Calibration",
@@ -47,8 +48,10 @@ __all__ = [
     "gap_figure",
     "interval_text",
     "render",
+    "render_evaluation",
     "shape_histogram",
     "verdict",
     "weight_figure",
+    "write_evaluation",
     "write_report",
 ]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
+
+from setwise.report.text import interval_text, known
 
 if TYPE_CHECKING:
     from setwise.metrics import Interval
@@ -54,7 +55,7 @@ class Training:
         seed: Seed of the split, the imbalance draw and the initialization.
         scores: Scores on the test set. shape: (n,)
         labels: Labels of the test set, 0 or 1. shape: (n,)
-        threshold: Score from which on an example is called positive, chosen on the validation set.
+        threshold: Score from which on an example is predicted positive, chosen on the validation set.
         history: Per-epoch values under the keys ``measure``, ``surrogate`` and ``gap``.
         weights: Sample weights of the test set. shape: (n,)
         groups: Group numbers of the test set by column. shape of each: (n,)
@@ -81,11 +82,13 @@ class Report:
         rows: The table.
         trainings: All trainings of both methods.
         settings: Settings by name, shown as they are.
-        judged: Sentences that say how the comparison was judged.
+        judged: Sentences that say how the comparison was made.
         facts: Further figures such as versions and set sizes.
         groups: Names of the groups by column.
-        constraints: What the constraints come to.
+        constraints: The constraints on the test sets.
         shown_seed: The seed that is shown first; by default the lowest.
+        columns: What became of every column of the table, by name.
+        usage: How to use the model: texts to copy, by title.
     """
 
     title: str
@@ -99,6 +102,8 @@ class Report:
     groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
     constraints: Sequence[ConstraintRow] = ()
     shown_seed: int | None = None
+    columns: Mapping[str, str] = field(default_factory=dict)
+    usage: Mapping[str, str] = field(default_factory=dict)
 
     def of(self, method: str) -> list[Training]:
         """The trainings of one method, by seed."""
@@ -107,23 +112,6 @@ class Report:
     def trained_row(self) -> Row:
         """The row of the measure that was trained for."""
         return next(row for row in self.rows if row.key == self.measure)
-
-
-def known(interval: Interval) -> bool:
-    """Whether an interval has ends: a single seed gives a mean but no interval."""
-    return math.isfinite(interval.low) and math.isfinite(interval.high)
-
-
-def interval_text(interval: Interval, *, signed: bool = False, digits: int = 3) -> str:
-    """``0.912 [0.900, 0.924]``; with ``signed`` every number carries its sign; without ends only the mean."""
-
-    def text(value: float) -> str:
-        return format(round(value, digits) + 0.0, f"{'+' if signed else ''}.{digits}f")  # + 0.0 makes -0.0 plain zero
-
-    if not math.isfinite(interval.estimate):
-        return "n/a"
-    mean = text(interval.estimate)
-    return f"{mean} [{text(interval.low)}, {text(interval.high)}]" if known(interval) else mean
 
 
 def verdict(row: Row, methods: tuple[Method, Method], seeds: int) -> tuple[str, str]:
@@ -145,8 +133,8 @@ def verdict(row: Row, methods: tuple[Method, Method], seeds: int) -> tuple[str, 
     if row.difference.high < 0:
         return "worse", f"Training with {trained} gives a worse test {row.title} than {baseline} {tail}"
     return "same", (
-        f"No difference in test {row.title} between training with {trained} and with {baseline} can be told: "
-        f"the interval includes zero {tail}"
+        f"Test {row.title}: no significant difference between training with {trained} and with {baseline}; the "
+        f"interval includes zero {tail}"
     )
 
 
