@@ -1,4 +1,4 @@
-"""CPU seconds and memory of ``setwise evaluate`` on a large table: a million rows, two columns of scores, one of groups.
+"""CPU seconds and memory of ``setwise evaluate``: a million rows, two columns of scores, one of groups.
 
     python benchmarks/evaluate_scale.py            # 1,000,000 rows
     python benchmarks/evaluate_scale.py 100000     # fewer

@@ -147,7 +147,7 @@ def _read(path: Path, columns: Columns) -> dict[str, Any]:
     if columns.weight is not None:
         parts["weight"] = _weights(_numbers(frame[columns.weight], path, "--weight"), columns.weight, path)
     if columns.groups:
-        parts["group"] = {name: frame[name].to_numpy() for name in columns.groups}
+        parts["group"] = {name: frame[name] for name in columns.groups}
     return parts
 
 
@@ -167,6 +167,7 @@ def _read_frame(path: Path, columns: Columns) -> pd.DataFrame:
             raise InputError(f"Expected {path} to be a Parquet file, but it cannot be read: {error}.") from error
     texts = [columns.target, *columns.groups]
     options: dict[str, Any] = {
+        "dtype": dict.fromkeys(texts, "category"),
         "keep_default_na": False,
         "na_values": {name: [""] if name in texts else list(_NUMBERS_MISSING) for name in columns.all()},
         "float_precision": "round_trip",  # thresholds are compared with the scores as they are written
@@ -230,13 +231,14 @@ def _numbers(column: pd.Series[Any], path: Path, option: str) -> NDArray[np.floa
     if bad_rows.any():
         count, row = int(bad_rows.sum()), int(np.argmax(bad_rows))
         raise InputError(
-            f"Expected {option} column {column.name!r} of {path.name} to have a finite number in every row, but {count} "
-            f"of {len(array)} are missing or infinite, the first in row {row + 1}; fill them in or leave these rows out."
+            f"Expected {option} column {column.name!r} of {path.name} to have a finite number in every row, but "
+            f"{count} of {len(array)} are missing or infinite, the first in row {row + 1}; fill them in or leave these "
+            "rows out."
         )
     return array
 
 
-def _labels(column: pd.Series[Any], path: Path) -> NDArray[Any]:
+def _labels(column: pd.Series[Any], path: Path) -> pd.Series[Any]:
     missing = column.isna()
     if missing.any():
         raise InputError(
@@ -244,15 +246,15 @@ def _labels(column: pd.Series[Any], path: Path) -> NDArray[Any]:
             f"{int(missing.sum())} of {len(column)} are missing, the first in row "
             f"{int(np.argmax(missing.to_numpy())) + 1}; leave these rows out."
         )
-    return column.to_numpy()
+    return column
 
 
 def _weights(weight: NDArray[np.float64], name: str, path: Path) -> NDArray[np.float64]:
     if weight.min() < 0:
         row = int(np.argmax(weight < 0))
         raise InputError(
-            f"Expected --weight column {name!r} of {path.name} to be non-negative, but row {row + 1} holds {weight[row]:g}"
-            "; leave such rows out or set them to 0."
+            f"Expected --weight column {name!r} of {path.name} to be non-negative, but row {row + 1} holds "
+            f"{weight[row]:g}; leave such rows out or set them to 0."
         )
     return weight
 
