@@ -170,10 +170,11 @@ def _read_frame(path: Path, columns: Columns) -> pd.DataFrame:
         "dtype": dict.fromkeys(texts, "category"),
         "keep_default_na": False,
         "na_values": {name: [""] if name in texts else list(_NUMBERS_MISSING) for name in columns.all()},
-        "float_precision": "round_trip",  # thresholds are compared with the scores as they are written
         "low_memory": False,
         "skipinitialspace": True,
     }
+    if int(reader.__version__.split(".")[0]) < 3:  # later versions read numbers as they are written anyway
+        options["float_precision"] = "round_trip"
     for encoding in ("utf-8-sig", "latin-1"):
         try:
             sep, names = _header(reader, path, encoding)
