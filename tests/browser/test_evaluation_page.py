@@ -42,7 +42,7 @@ DATA = draw()
 
 
 def made(**changes: Any) -> Evaluation:
-    values = {
+    values: dict[str, Any] = {
         "scores": {"p": DATA["p"]},
         "subject_to": "recall>=0.9",
         "group": {"sex": DATA["sex"], "region": DATA["region"]},
@@ -114,7 +114,7 @@ def test_the_slider_shows_the_confusion_matrix_of_the_metrics(page: Page) -> Non
         move(page, threshold)
         tp, fp, fn, tn = counts(threshold)
         assert matrix(page) == (tp, fp, fn, tn)
-        values = {name: value for name, value in table(page, "rates")}
+        values = dict(table(page, "rates"))
         assert values["Recall"] == f"{tp / (tp + fn):.3f}"
         assert values["False positive rate"] == f"{fp / (fp + tn):.3f}"
         said = page.inner_text("#said-0")

@@ -252,7 +252,11 @@ def test_the_seed_of_the_stored_model_is_shown_first() -> None:
 
 @pytest.mark.parametrize(
     ("low", "high", "kind", "word"),
-    [(0.01, 0.05, "better", "better"), (-0.05, -0.01, "worse", "worse"), (-0.01, 0.05, "same", "no significant difference")],
+    [
+        (0.01, 0.05, "better", "better"),
+        (-0.05, -0.01, "worse", "worse"),
+        (-0.01, 0.05, "same", "no significant difference"),
+    ],
 )
 def test_verdict_needs_the_whole_interval_on_one_side(low: float, high: float, kind: str, word: str) -> None:
     found, sentence = verdict(row(low, high), METHODS, 3)
