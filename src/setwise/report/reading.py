@@ -147,28 +147,41 @@ def _numbers(argument: str, name: str, column: Any) -> NDArray[Any]:
 
 def _read_labels(labels: Any, n: int, name: str) -> tuple[NDArray[np.int64], list[str]]:
     """Number of each row's label, and the labels as texts, sorted."""
-    array = np.asarray(labels.detach().cpu() if isinstance(labels, Tensor) else labels)
-    if array.ndim != 1 or len(array) != n:
-        raise InputError(f"Expected `{name}` to hold one label for each of {n} scores, but its shape is {array.shape}.")
-    codes, values = factorize(array)
+    codes, values = factorize(labels)
+    if codes.shape != (n,):
+        raise InputError(f"Expected `{name}` to hold one label for each of {n} scores, but its shape is {codes.shape}.")
     if MISSING in values:
         raise InputError(f"Expected `{name}` to have a value in every row, but some are missing.")
     return codes, values
 
 
-def factorize(array: NDArray[Any]) -> tuple[NDArray[np.int64], list[str]]:
+def factorize(column: Any) -> tuple[NDArray[np.int64], list[str]]:
     """Number of each entry's value, and the values as texts in order; missing ones are :data:`MISSING`."""
-    if array.dtype.kind in "biuf":
-        distinct, codes = np.unique(array, return_inverse=True)
-        texts = [_text(value) for value in distinct.tolist()]
+    if hasattr(column, "cat"):  # a series of categories has both already
+        known: Sequence[Any] = [*column.cat.categories.tolist(), None]
+        codes = np.asarray(column.cat.codes, np.int64) % len(known)  # -1 is missing
+        known, codes = _used(known, codes)
     else:
-        # Python's hashing beats sorting millions of strings.
-        known: dict[Any, int] = {}
-        codes = np.fromiter((known.setdefault(value, len(known)) for value in array.tolist()), np.int64, len(array))
-        texts = [_text(value) for value in known]
+        array = np.asarray(column.detach().cpu() if isinstance(column, Tensor) else column)
+        if array.ndim != 1:
+            return np.zeros(array.shape, np.int64), [MISSING]
+        if array.dtype.kind in "biuf":
+            distinct, codes = np.unique(array, return_inverse=True)
+            known = distinct.tolist()
+        else:  # hashing beats sorting millions of strings
+            number: dict[Any, int] = {}
+            codes = np.fromiter((number.setdefault(value, len(number)) for value in array.tolist()), np.int64)
+            known = list(number)
+    texts = [_text(value) for value in known]
     values = sorted(set(texts), key=lambda text: (text == MISSING, *_natural(text)))
     place = {text: k for k, text in enumerate(values)}
     return np.asarray([place[text] for text in texts], np.int64)[codes], values
+
+
+def _used(known: Sequence[Any], codes: NDArray[np.int64]) -> tuple[list[Any], NDArray[np.int64]]:
+    """Only the values that occur."""
+    occurs = np.bincount(codes, minlength=len(known)) > 0
+    return [value for value, kept in zip(known, occurs, strict=True) if kept], (np.cumsum(occurs) - 1)[codes]
 
 
 def _natural(text: str) -> tuple[int, float, str]:
@@ -206,12 +219,11 @@ def _read_weight(weight: Any, n: int, name: str) -> Floats:
 
 
 def _read_group(name: str, column: Any, n: int) -> GroupColumn:
-    array = np.asarray(column.detach().cpu() if isinstance(column, Tensor) else column)
-    if array.shape != (n,):
+    codes, values = factorize(column)
+    if codes.shape != (n,):
         raise InputError(
-            f"Expected `group` {name!r} to hold one value for each of {n} scores, but its shape is {array.shape}."
+            f"Expected `group` {name!r} to hold one value for each of {n} scores, but its shape is {codes.shape}."
         )
-    codes, values = factorize(array)
     if len(values) > MOST_GROUPS:
         raise InputError(
             f"Expected `group` {name!r} to hold at most {MOST_GROUPS} values, but it holds {len(values)}; put them "
