@@ -5,12 +5,12 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pytest
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Dialog, Page
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
@@ -34,11 +34,15 @@ def visit(browser: Browser) -> Iterator[Callable[..., Page]]:
     asked: list[str] = []
     addresses: list[str] = []
 
-    def go(path: Path, *, scheme: str = "light", width: int = 1200) -> Page:
+    def refuse(dialog: Dialog) -> None:
+        troubles.append(dialog.message)
+        dialog.dismiss()
+
+    def go(path: Path, *, scheme: Literal["light", "dark"] = "light", width: int = 1200) -> Page:
         page = browser.new_page(color_scheme=scheme, viewport={"width": width, "height": 900})
         page.on("console", lambda message: troubles.append(message.text))
         page.on("pageerror", lambda error: troubles.append(str(error)))
-        page.on("dialog", lambda dialog: (troubles.append(dialog.message), dialog.dismiss()))
+        page.on("dialog", refuse)
         page.on("request", lambda wanted: asked.append(wanted.url))
         addresses.append(path.as_uri())
         page.goto(path.as_uri())

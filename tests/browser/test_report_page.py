@@ -161,7 +161,7 @@ def test_the_group_table_follows_slider_and_column(page: Page) -> None:
         assert [cell[0] for cell in cells[::2]] == list(names)
         for k in range(len(names)):
             of = one.groups[column] == k
-            tp, fp, fn, _ = confusion_counts(one.scores[of], one.labels[of])
+            tp, fp, fn, _ = (int(count) for count in confusion_counts(one.scores[of], one.labels[of]))
             assert cells[2 * k][2] == str(int(of.sum()))
             assert cells[2 * k + 1][1] == "AUROC loss"
             for cell, (successes, trials) in zip(cells[2 * k + 1][3:5], ((tp, tp + fn), (tp, tp + fp)), strict=True):
