@@ -1,4 +1,4 @@
-"""The report page in a real browser: the slider, the groups, both colour schemes, and no network.
+"""The page of a comparison in a real browser: the slider, the groups, both colour schemes, and no network.
 
 Run by ``make test-browser``; skipped where there is no Chromium, which fails in continuous integration. Screenshots go
 to ``runs/browser``.
@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-import shutil
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,13 +19,10 @@ from setwise.metrics import Interval, confusion_counts, rate_bound
 from setwise.report import ConstraintRow, Method, Report, Row, Training, write_report
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Page
 
 METHODS = Method("cross_entropy", "Cross-entropy"), Method("auc", "AUROC loss")
 SHOTS = Path(__file__).resolve().parents[2] / "runs" / "browser"
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed to open the page with")
 
 
 def training(method: str, seed: int) -> Training:
@@ -44,7 +40,7 @@ TRAININGS = {(method.key, seed): training(method.key, seed) for method in METHOD
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> str:
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     def interval(mean: float, low: float, high: float) -> Interval:
         return Interval(mean, low, high, 0.95)
 
@@ -66,37 +62,13 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> str:
         constraints=[ConstraintRow("recall[sex=Female]>=0.8", values, (1, 3), 3)],
         shown_seed=1,
     )
-    return write_report(report, tmp_path_factory.mktemp("page") / "report.html").as_uri()
+    return write_report(report, tmp_path_factory.mktemp("page") / "report.html")
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    with playwright.sync_playwright() as driver:
-        opened = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield opened
-        opened.close()
-
-
-@pytest.fixture(params=["light", "dark"])
-def page(browser: Browser, address: str, request: pytest.FixtureRequest) -> Iterator[Page]:
-    """The page in one colour scheme; it may complain about nothing and ask for nothing but itself."""
-    opened = browser.new_page(color_scheme=request.param, viewport={"width": 1200, "height": 900})
-    troubles: list[str] = []
-    asked: list[str] = []
-    opened.on("console", lambda message: troubles.append(message.text))
-    opened.on("pageerror", lambda error: troubles.append(str(error)))
-    opened.on("request", lambda wanted: asked.append(wanted.url))
-    opened.goto(address)
-    yield opened
-    assert troubles == []
-    assert [url for url in asked if not url.startswith("data:")] == [address]
-    opened.close()
-
-
-def scheme(page: Page) -> str:
-    dark = page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches")
-    return "dark" if dark else "light"
+@pytest.fixture
+def page(visit: Callable[..., Page], path: Path, scheme: str) -> Page:
+    """The page in one colour scheme."""
+    return visit(path, scheme=scheme)
 
 
 def move(page: Page, value: float) -> None:
@@ -189,7 +161,7 @@ def test_the_group_table_follows_slider_and_column(page: Page) -> None:
         assert [cell[0] for cell in cells[::2]] == list(names)
         for k in range(len(names)):
             of = one.groups[column] == k
-            tp, fp, fn, _ = confusion_counts(one.scores[of], one.labels[of])
+            tp, fp, fn, _ = (int(count) for count in confusion_counts(one.scores[of], one.labels[of]))
             assert cells[2 * k][2] == str(int(of.sum()))
             assert cells[2 * k + 1][1] == "AUROC loss"
             for cell, (successes, trials) in zip(cells[2 * k + 1][3:5], ((tp, tp + fn), (tp, tp + fp)), strict=True):
@@ -226,8 +198,8 @@ def ground(page: Page) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", colour)[:3])
 
 
-def test_both_colour_schemes_and_the_button(page: Page) -> None:
-    dark = scheme(page) == "dark"
+def test_both_colour_schemes_and_the_button(page: Page, scheme: str) -> None:
+    dark = scheme == "dark"
     assert (sum(ground(page)) < 150) == dark
     assert page.inner_text("#theme") == ("Light" if dark else "Dark")
     page.click("#theme")
@@ -236,7 +208,7 @@ def test_both_colour_schemes_and_the_button(page: Page) -> None:
     assert (sum(ground(page)) < 150) == dark
 
 
-def test_everything_is_drawn_and_fits(page: Page) -> None:
+def test_everything_is_drawn_and_fits(page: Page, scheme: str) -> None:
     assert page.locator("figure svg").count() == 9
     for figure in page.locator("figure svg").all():
         assert (figure.bounding_box() or {"height": 0})["height"] > 100
@@ -248,6 +220,6 @@ def test_everything_is_drawn_and_fits(page: Page) -> None:
     page.set_viewport_size({"width": 1200, "height": 900})
     move(page, 0.6)
     SHOTS.mkdir(parents=True, exist_ok=True)
-    page.screenshot(path=SHOTS / f"report-{scheme(page)}.png", full_page=True)
+    page.screenshot(path=SHOTS / f"report-{scheme}.png", full_page=True)
     page.set_viewport_size({"width": 390, "height": 900})
-    page.screenshot(path=SHOTS / f"report-{scheme(page)}-narrow.png", full_page=True)
+    page.screenshot(path=SHOTS / f"report-{scheme}-narrow.png", full_page=True)

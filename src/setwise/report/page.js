@@ -92,7 +92,7 @@ function drawCosts() {
       moneyText(now - low)];
   });
   const names = ["Cheapest threshold", "Predicted positive per month there", "Cost per month there",
-    "Cost per month at the threshold above", "Difference"];
+    "Cost per month at the threshold above", "Saved per month by moving"];
   table(byId("costs"), ["", ...data.columns], names.map((name, k) => ({ cells: [name, ...cells.map((each) => each[k])] })));
 }
 

@@ -138,7 +138,8 @@ def _along(ranked: Ranked, ends: NDArray[np.intp]) -> NDArray[np.intp]:
     x, y = (part[ends] / max(part[-1], 1e-300) for part in (ranked.fp, ranked.tp))
     length = np.append(0.0, np.cumsum(np.hypot(np.diff(x), np.diff(y))))
     found = np.searchsorted(length, np.linspace(0.0, length[-1], CURVE_POINTS))
-    return ends[np.unique(np.append(found, len(ends) - 1))]
+    kept: NDArray[np.intp] = ends[np.unique(np.append(found, len(ends) - 1))]
+    return kept
 
 
 def _hull(ranked: Ranked, ends: NDArray[np.intp]) -> NDArray[np.intp]:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from setwise.metrics import Interval
 
 NAME_LENGTH = 80
+VALUE_LENGTH = 600  # of a setting
 # Marks that change the direction of the text after them, which is ours.
 _DIRECTION = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
@@ -81,7 +82,7 @@ def table(
         f'<th scope="col" class="{"text" if text else "number"}"><span class="name">{escaped(title)}</span></th>'
         for title, text in heads
     )
-    said = f"<caption>{caption}</caption>\n" if caption else ""
+    said = f'<caption><span class="said">{caption}</span></caption>\n' if caption else ""
     return (
         f'<div class="scroll" tabindex="0"><table{attributes}>\n{said}<thead><tr>{head}</tr></thead>\n<tbody>\n'
         + "\n".join(rows)
@@ -92,16 +93,20 @@ def table(
 def pairs(values: Mapping[str, object]) -> str:
     """Names and values as a list."""
     items = "\n".join(
-        f"<div><dt>{escaped(str(name).replace('_', ' '))}</dt><dd>{escaped(_value(value))}</dd></div>"
+        f"<div><dt>{escaped(shown_name(name).replace('_', ' '))}</dt><dd>{escaped(_clipped(_value(value)))}</dd></div>"
         for name, value in values.items()
     )
     return f'<dl class="settings">\n{items}\n</dl>'
 
 
-def folded(title: str, content: str, *, name: str = "") -> str:
+def folded(title: str, content: str, *, name: str = "", opened: bool = False) -> str:
     """A part that opens when the reader asks for it; the content is HTML."""
-    attributes = f' id="{name}"' if name else ""
+    attributes = (f' id="{name}"' if name else "") + (" open" if opened else "")
     return f"<details{attributes}><summary>{html.escape(title)}</summary>\n{content}\n</details>"
+
+
+def _clipped(text: str) -> str:
+    return text if len(text) <= VALUE_LENGTH else f"{text[:VALUE_LENGTH]}…"
 
 
 def _value(value: object) -> str:
