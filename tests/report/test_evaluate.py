@@ -229,7 +229,10 @@ def test_weights_of_one_change_nothing_but_certainty() -> None:
 
 def test_rows_of_weight_zero_are_left_out() -> None:
     weight = np.where(np.arange(N) < 900, 1.0, 0.0)
-    found = quick(SCORES, LABELS, threshold=0.2, weight=weight, group=SEX)
+    group = np.where(np.arange(N) < 900, SEX, "gone")
+    found = quick(SCORES, LABELS, threshold=0.2, weight=weight, group=group, subject_to="recall>=0.1", max_weight=1.0)
+    assert all(check.holds for check in found.columns[0].decision.checks)
+    assert [row.value for row in found.columns[0].groups] == ["F", "M"]
     assert (found.rows, found.positives) == (900, int(LABELS[:900].sum()))
     assert sum(row.rows for row in found.columns[0].groups) == 900
 

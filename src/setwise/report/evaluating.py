@@ -218,15 +218,12 @@ def _groups(flagged: NDArray[np.bool_], rows: Rows, draws: Resampler, confidence
         table = np.bincount(4 * group.codes + cell, rows.weight, minlength=4 * size).reshape(size, 4).astype(np.float64)
         drawn = draws.counts_at(flagged, group.codes, size)
         for k, value in enumerate(group.values):
-            number = int(counts[k].sum())
-            if number == 0:  # a value of the rows of weight zero only
-                continue
             rates = measure_counts(GROUP_RATES, table[k], drawn[:, k], confidence, weighted=rows.weight is not None)
             found.append(
                 GroupRow(
                     column=group.name,
                     value=value,
-                    rows=number,
+                    rows=int(counts[k].sum()),
                     positives=int(counts[k, 0] + counts[k, 2]),
                     counts=_counts(table[k], weighted=rows.weight is not None),
                     rates=tuple(each.row for each in rates),

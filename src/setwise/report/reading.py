@@ -235,8 +235,11 @@ def _read_group(name: str, column: Any, n: int) -> GroupColumn:
 
 def _take(rows: Rows, keep: NDArray[np.bool_]) -> Rows:
     scores = {name: column[keep] for name, column in rows.scores.items()}
-    groups = tuple(GroupColumn(group.name, group.values, group.codes[keep]) for group in rows.groups)
+    groups = []
+    for group in rows.groups:
+        values, codes = _used(group.values, group.codes[keep])
+        groups.append(GroupColumn(group.name, tuple(values), codes))
     positive = rows.positive[keep]
     if positive.all() or not positive.any():
         raise InputError("Expected both classes among the rows with a weight above zero, but there is one.")
-    return Rows(scores, positive, rows.classes, None if rows.weight is None else rows.weight[keep], groups)
+    return Rows(scores, positive, rows.classes, None if rows.weight is None else rows.weight[keep], tuple(groups))
