@@ -28,6 +28,7 @@ from setwise.experiments.judging import (
     versions,
 )
 from setwise.experiments.learners import learn, score_sets
+from setwise.experiments.model_notes import column_notes
 from setwise.experiments.problem import Draw, Problem, draw, draw_rows, load_problem
 from setwise.experiments.runs import RunFolder, write_json
 from setwise.experiments.scoring import repeatable
@@ -213,4 +214,5 @@ def _keep_model(
         settings.recipe().to_dict(),
         about,
     ).save(folder.path / model_file.FILE)
-    return {"file": model_file.FILE, "method": best["method"], "seed": best["seed"], "validation": quality(best)[1]}
+    record = {"file": model_file.FILE, "method": best["method"], "seed": best["seed"], "validation": quality(best)[1]}
+    return record | {"columns": column_notes(drawn.encoding, settings)}
