@@ -24,7 +24,7 @@ def sample(n: int, share: float = 0.15, *, ties: bool = False) -> tuple[Floats, 
     generator = np.random.default_rng(1)
     positive = generator.random(n) < share
     scores = generator.normal(size=n) + 1.2 * positive
-    return (np.round(scores, 1) if ties else scores), positive
+    return np.asarray(np.round(scores, 1) if ties else scores, np.float64), positive
 
 
 @pytest.mark.parametrize("name", MEASURES)

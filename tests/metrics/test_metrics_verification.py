@@ -79,7 +79,7 @@ def test_weights_need_their_bound() -> None:
     generator = np.random.default_rng(0)
     cell = generator.choice(4, size=2000, p=[0.095, 0.06, 0.005, 0.84])
     weight = generator.uniform(0.5, 1, 2000)
-    cells = np.bincount(cell, weight, 4)
+    cells = np.bincount(cell, weight, 4).astype(np.float64)
     both = (cell.astype(float), weight)
     assert verify(constraint("recall>=0.85"), cells, confidence=0.95, weight=both).holds is None
     found = verify(constraint("recall>=0.85"), cells, confidence=0.95, weight=both, max_weight=1.0)

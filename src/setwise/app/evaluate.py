@@ -157,23 +157,17 @@ def _read_frame(path: Path, columns: Columns) -> pd.DataFrame:
         what = "that is a folder" if path.is_dir() else "there is no such file"
         raise InputError(f"Expected a table at {path}, but {what}{_near_file(path)}; check the path.")
     if path.suffix in (".parquet", ".pq"):
-        parquet = extra("pyarrow.parquet", "parquet")
-        try:
-            _find(columns, parquet.read_schema(path).names, path)
-            return reader.read_parquet(path, columns=columns.all())  # type: ignore[no-any-return]
-        except (OSError, ValueError) as error:
-            if isinstance(error, InputError):
-                raise
-            raise InputError(f"Expected {path} to be a Parquet file, but it cannot be read: {error}.") from error
+        return _read_parquet(reader, path, columns)
     texts = [columns.target, *columns.groups]
     options: dict[str, Any] = {
         "dtype": dict.fromkeys(texts, "category"),
         "keep_default_na": False,
         "na_values": {name: [""] if name in texts else list(_NUMBERS_MISSING) for name in columns.all()},
-        "float_precision": "round_trip",  # thresholds are compared with the scores as they are written
         "low_memory": False,
         "skipinitialspace": True,
     }
+    if int(reader.__version__.split(".")[0]) < 3:  # later versions read numbers as they are written anyway
+        options["float_precision"] = "round_trip"
     for encoding in ("utf-8-sig", "latin-1"):
         try:
             sep, names = _header(reader, path, encoding)
@@ -191,6 +185,17 @@ def _read_frame(path: Path, columns: Columns) -> pd.DataFrame:
     raise InputError(f"Expected {path} to be a text table in UTF-8.")
 
 
+def _read_parquet(reader: Any, path: Path, columns: Columns) -> pd.DataFrame:
+    parquet = extra("pyarrow.parquet", "parquet")
+    try:
+        _find(columns, parquet.read_schema(path).names, path)
+        return reader.read_parquet(path, columns=columns.all())  # type: ignore[no-any-return]
+    except InputError:
+        raise
+    except (OSError, ValueError) as error:
+        raise InputError(f"Expected {path} to be a Parquet file, but it cannot be read: {error}.") from error
+
+
 def _header(reader: Any, path: Path, encoding: str) -> tuple[str, list[str]]:
     """The separator, and the names in the first line."""
     first = reader.read_csv(
@@ -198,7 +203,7 @@ def _header(reader: Any, path: Path, encoding: str) -> tuple[str, list[str]]:
     )
     line = str(first.iloc[0, 0])
     sep = max(_SEPARATORS, key=line.count)
-    return sep, [name.strip() for name in next(csv.reader([line], delimiter=sep, skipinitialspace=True))]
+    return sep, next(csv.reader([line], delimiter=sep, skipinitialspace=True))
 
 
 def _find(columns: Columns, names: Sequence[str], path: Path) -> None:

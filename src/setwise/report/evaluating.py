@@ -15,7 +15,7 @@ from setwise.metrics import Counts
 from setwise.metrics._inputs import Sample
 from setwise.metrics._ranked import rank
 from setwise.metrics.bootstrap import EXACT_ROWS, Resampler, cells_of
-from setwise.metrics.constraints import read_constraints, read_rate
+from setwise.metrics.constraints import Constraint, read_constraints, read_rate
 from setwise.report.deciding import (
     Asked,
     Chosen,
@@ -117,7 +117,7 @@ def evaluate(
     _checks.in_range("confidence", confidence, 0, 1, open_low=True, open_high=True)
     _checks.is_count("resamples", resamples)
     _checks.is_count("seed", seed, low=0)
-    required = tuple(read_constraints(require))
+    required = _read_required(require)
     constraints = tuple(read_constraints(subject_to)) or (required if threshold is None else ())
     specs = read_measures(measure, constraints)
     if maximize is not None:
@@ -218,15 +218,12 @@ def _groups(flagged: NDArray[np.bool_], rows: Rows, draws: Resampler, confidence
         table = np.bincount(4 * group.codes + cell, rows.weight, minlength=4 * size).reshape(size, 4).astype(np.float64)
         drawn = draws.counts_at(flagged, group.codes, size)
         for k, value in enumerate(group.values):
-            number = int(counts[k].sum())
-            if number == 0:  # a value of the rows of weight zero only
-                continue
             rates = measure_counts(GROUP_RATES, table[k], drawn[:, k], confidence, weighted=rows.weight is not None)
             found.append(
                 GroupRow(
                     column=group.name,
                     value=value,
-                    rows=number,
+                    rows=int(counts[k].sum()),
                     positives=int(counts[k, 0] + counts[k, 2]),
                     counts=_counts(table[k], weighted=rows.weight is not None),
                     rates=tuple(each.row for each in rates),
@@ -263,6 +260,13 @@ def _curve(scores: NDArray[Any], rows: Rows, threshold: float) -> Curve:
         at = np.searchsorted(-thresholds, -threshold, side="right") - 1  # the last score that is predicted positive
         keep = np.unique(np.concatenate([*places, [max(at, 0), len(thresholds) - 1]]).clip(0, len(thresholds) - 1))
     return Curve(np.append(np.inf, thresholds[keep]), np.append(0.0, ranked.tp[keep]), np.append(0.0, ranked.fp[keep]))
+
+
+def _read_required(require: str | Sequence[str] | None) -> tuple[Constraint, ...]:
+    try:
+        return tuple(read_constraints(require))
+    except InputError as error:
+        raise InputError(str(error).replace("`subject_to`", "`require`")) from None
 
 
 def _read_thresholds(threshold: Any, names: Sequence[str]) -> dict[str, float] | None:
@@ -303,7 +307,6 @@ def _read_calibration(calibration: Any, rows: Rows, names: str | Sequence[str] |
         names=names if names is not None else list(rows.scores) if len(rows.scores) == 1 else None,
         weight=parts.get("weight"),
         group=parts.get("group"),
-        positive=rows.classes[1],
         classes=rows.classes,
         prefix="calibration ",
     )

@@ -170,6 +170,8 @@ def measure_counts(
         undefined = constraint.terms is not None and float(np.dot(constraint.terms[1], cells)) == 0
         estimate = math.nan if undefined else float(rate(*(np.asarray(cell) for cell in cells)))
         values = np.asarray(rate(*drawn.T))
+        if key in _SIGNED:  # rounding may go beyond 1
+            values = values.clip(*_range(key))
         # A draw in which the rate is undefined says nothing of it; rates are 0 there.
         if constraint.terms is not None:
             values = np.where(drawn @ np.asarray(constraint.terms[1], np.float64) == 0, np.nan, values)

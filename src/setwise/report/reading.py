@@ -55,22 +55,23 @@ def read_rows(
         weight: Non-negative weight per row.
         group: One column or several.
         positive: The label that is positive.
-        classes: Those of other rows that these must have as well.
+        classes: The negative and the positive one of other rows, which these must have as well.
         prefix: What messages say before the name of an argument.
     """
     columns = _read_scores(scores, names, prefix)
     n = len(next(iter(columns.values())))
     codes, values = _read_labels(labels, n, f"{prefix}labels")
-    chosen = choose_classes(values, np.bincount(codes, minlength=len(values)), positive, f"{prefix}labels")
-    if classes is not None and set(chosen) != set(classes):
+    if classes is not None and set(values) != set(classes):
         raise InputError(
             f"Expected `{prefix}labels` to be {classes[0]!r} and {classes[1]!r} as in the rows evaluated, but got "
-            f"{chosen[0]!r} and {chosen[1]!r}."
+            f"{', '.join(map(repr, values[:6]))}."
         )
-    flag = codes == values.index(chosen[1] if classes is None else classes[1])
+    counts = np.bincount(codes, minlength=len(values))
+    chosen = classes or choose_classes(values, counts, positive, f"{prefix}labels")
+    flag = codes == values.index(chosen[1])
     mass = None if weight is None else _read_weight(weight, n, f"{prefix}weight")
     groups = tuple(_read_group(name, value, n) for name, value in _as_columns(group, "group").items())
-    rows = Rows(columns, flag, classes or chosen, mass, groups)
+    rows = Rows(columns, flag, chosen, mass, groups)
     return rows if mass is None or (mass > 0).all() else _take(rows, mass > 0)
 
 
@@ -234,8 +235,11 @@ def _read_group(name: str, column: Any, n: int) -> GroupColumn:
 
 def _take(rows: Rows, keep: NDArray[np.bool_]) -> Rows:
     scores = {name: column[keep] for name, column in rows.scores.items()}
-    groups = tuple(GroupColumn(group.name, group.values, group.codes[keep]) for group in rows.groups)
+    groups = []
+    for group in rows.groups:
+        values, codes = _used(group.values, group.codes[keep])
+        groups.append(GroupColumn(group.name, tuple(values), codes))
     positive = rows.positive[keep]
     if positive.all() or not positive.any():
         raise InputError("Expected both classes among the rows with a weight above zero, but there is one.")
-    return Rows(scores, positive, rows.classes, None if rows.weight is None else rows.weight[keep], groups)
+    return Rows(scores, positive, rows.classes, None if rows.weight is None else rows.weight[keep], tuple(groups))
