@@ -33,7 +33,7 @@ def bank(rows: int = 160, seed: int = 0) -> str:
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("bank")
     (folder / "bank.csv").write_text(bank())
-    options = ["--target", "fraud", "--drop", "when", "--group", "sex", "--constraint", "recall[group=sex]>=0.5"]
+    options = ["--target", "fraud", "--drop", "when", "--group", "sex", "--subject-to", "recall[group=sex]>=0.5"]
     out = folder / "run"
     assert run(["train", str(folder / "bank.csv"), "--measure", "f1", *options, "--out", str(out), *QUICK]) == 0
     return out
@@ -52,11 +52,13 @@ def new_table(folder: Path, *columns: str, file: str = "new.csv") -> Path:
 def test_train_says_where_the_model_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "bank.csv").write_text(bank())
     arguments = ["train", str(tmp_path / "bank.csv"), "--drop", "when", "--out", str(tmp_path / "run")]
-    assert run([*arguments, "--constraint", "fpr[sex=F]<=0.5", "--set", "width=4", *QUICK]) == 0
+    assert run([*arguments, "--subject-to", "fpr[sex=F]<=0.5", "--set", "width=4", *QUICK]) == 0
     printed = capsys.readouterr().out
     kept = "(AUROC loss, seed 0, the best on its validation set)"
     assert f"Model:  {tmp_path / 'run' / 'model.safetensors'} {kept}" in printed
-    assert re.search(r"fpr\[sex=F\]<=0\.5 on the test sets: Cross-entropy .*, met in \d of 1; AUROC loss", printed)
+    assert re.search(
+        r"fpr\[sex=F\]<=0\.5: Cross-entropy .*, met in \d of 1 test set \(certain in \d\); AUROC loss", printed
+    )
     assert json.loads((tmp_path / "run" / "settings.json").read_text())["settings"]["width"] == 4
 
 

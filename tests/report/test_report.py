@@ -192,7 +192,8 @@ def test_curves_through_the_stops_keep_their_ends_and_area() -> None:
 
 
 def test_constraints_have_a_table() -> None:
-    made = ConstraintRow("recall[sex=<F>]>=0.8", (interval(0.7, 0.6, 0.8), interval(0.8, 0.7, 0.9)), (1, 2), 2)
+    made = ConstraintRow("recall[sex=<F>]>=0.8", (interval(0.7, 0.6, 0.8), interval(0.8, 0.7, 0.9)), (1, 2), 2, (0, 1))
+    assert made.said(0) == "met in 1 of 2 test sets (certain in 0)"
     text = " ".join(parse(render(report(constraints=[made]))).text)
     assert "recall[sex=<F>]>=0.8" in text
     assert "1 of 2" in text
@@ -227,7 +228,8 @@ def test_write_report_replaces_the_file(tmp_path: Path, page: str) -> None:
 
 
 def test_one_seed_one_epoch_and_no_finite_threshold_still_make_a_page() -> None:
-    single = Row("auroc", "AUROC", *(interval(0.8, -math.inf, math.inf) for _ in range(3)))
+    unknown = interval(0.8, -math.inf, math.inf)
+    single = Row("auroc", "AUROC", unknown, unknown, unknown)
     trainings = [training(m.key, 0, epochs=1, threshold=math.inf) for m in METHODS]
     text = " ".join(parse(render(report(rows=[single], trainings=trainings))).text)
     assert "one seed, so no intervals" in text
@@ -253,8 +255,8 @@ def test_the_seed_of_the_stored_model_is_shown_first() -> None:
 @pytest.mark.parametrize(
     ("low", "high", "kind", "word"),
     [
-        (0.01, 0.05, "better", "better"),
-        (-0.05, -0.01, "worse", "worse"),
+        (0.01, 0.05, "better", "significantly better"),
+        (-0.05, -0.01, "worse", "significantly worse"),
         (-0.01, 0.05, "same", "no significant difference"),
     ],
 )
@@ -264,7 +266,7 @@ def test_verdict_needs_the_whole_interval_on_one_side(low: float, high: float, k
     assert word in sentence
     assert "cross-entropy" in sentence
     assert "AUROC loss" in sentence
-    assert "3 seeds" in sentence
+    assert f"95 % interval {low:+.3f} to {high:+.3f}; it covers seeds)." in sentence
     assert f'class="verdict {kind}"' in page_module._verdict(report(rows=[row(low, high)]))
 
 

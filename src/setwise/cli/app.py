@@ -104,10 +104,15 @@ def train(
         str | None, typer.Option(help="Column that says train, validation or test. [default: drawn by seed]")
     ] = None,
     drop: Annotated[list[str] | None, typer.Option(help="Column that is no input; may be repeated.")] = None,
-    constraint: Annotated[
+    subject_to: Annotated[
         list[str] | None,
         typer.Option(help='Constraint to train under, such as "recall[group=sex]>=0.8"; may be repeated.'),
     ] = None,
+    confidence: Annotated[
+        float | None,
+        typer.Option(help="Confidence with which constraints hold on new data; 0 turns it off. [default: 0.95]"),
+    ] = None,
+    constraint: Annotated[list[str] | None, typer.Option(hidden=True)] = None,
     minority: Annotated[
         float | None,
         typer.Option(help="Share of positives to thin the data to; 0 leaves it as it is. [default: 0.05, tables: 0]"),
@@ -128,6 +133,8 @@ def train(
     """Train on a measure and on cross-entropy, compare both over seeds, write a report and the model."""
     if source is not None and data is not None:
         raise InputError(f"Expected the data once, but got {source!r} and --data {data!r}.")
+    if constraint:
+        raise InputError(f"Expected --subject-to {constraint[0]!r}, but got --constraint, which is its former name.")
     if resume and overwrite:
         raise InputError("Expected --resume or --overwrite, but got both.")
     from setwise.cli import training
@@ -142,7 +149,8 @@ def train(
         "weight": weight,
         "split": split,
         "drop": drop,
-        "constraints": constraint,
+        "subject_to": subject_to,
+        "confidence": confidence,
         "minority": minority,
         "epochs": epochs,
         "seeds": seeds,
@@ -255,7 +263,7 @@ def evaluate(
     ] = None,
     confidence: Annotated[
         float | None,
-        typer.Option(help="Confidence with which conditions hold on new data. [default: 0.95]"),
+        typer.Option(help="Confidence with which conditions hold on new data; 0 turns it off. [default: 0.95]"),
     ] = None,
     threshold: Annotated[
         list[float] | None, typer.Option(help="Threshold in use, to be evaluated; one, or one per --score.")
@@ -296,24 +304,38 @@ def evaluate(
     }
     if evaluating.is_table(source, options | {"data": data, "tolerance": tolerance}):
         raise typer.Exit(evaluating.run_table(source, options))
-    _evaluate_run(source, data, maximize, subject_to, 1e-6 if tolerance is None else tolerance)
+    _evaluate_run(source, data, maximize, subject_to, confidence, 1e-6 if tolerance is None else tolerance)
 
 
 def _evaluate_run(
-    folder: Path, data: str | None, maximize: str | None, subject_to: list[str] | None, tolerance: float
+    folder: Path,
+    data: str | None,
+    maximize: str | None,
+    subject_to: list[str] | None,
+    confidence: float | None,
+    tolerance: float,
 ) -> None:
     """Evaluate a run again from its stored weights, and say whether that agrees with its results."""
     from setwise.cli.display import console, print_table
     from setwise.experiments.judging import methods
     from setwise.experiments.rejudging import rejudge
 
-    judged = rejudge(folder, data=data, maximize=maximize, subject_to=subject_to or None, tolerance=tolerance)
+    judged = rejudge(
+        folder,
+        data=data,
+        maximize=maximize,
+        subject_to=subject_to or None,
+        confidence=confidence,
+        tolerance=tolerance,
+    )
     measure = judged.settings.parsed_measure()
-    print_table(judged.rows, methods(measure), seeds=judged.settings.seeds, title=f"{folder}, judged again")
+    print_table(judged.rows, methods(measure), seeds=judged.settings.seeds, title=f"{folder}, evaluated again")
     for run_ in judged.runs:
+        name = f"seed {run_['seed']}, {run_['method']}"
         if not run_["feasible"]:
-            name = f"seed {run_['seed']}, {run_['method']}"
             console().print(f"No threshold meets the condition on the validation set of {name}.", markup=False)
+        for line in run_.get("certificate", {}).get("said", ()):
+            console().print(f"{name}: {line}", markup=False)
     if judged.disagreements:
         console().print(f"Differs from results.json in {len(judged.disagreements)} values:", markup=False)
         for text in judged.disagreements:

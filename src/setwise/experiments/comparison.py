@@ -23,7 +23,6 @@ from setwise.experiments.judging import (
     methods,
     number,
     report_of,
-    table,
     threshold_of,
     versions,
 )
@@ -32,7 +31,9 @@ from setwise.experiments.model_notes import column_notes
 from setwise.experiments.problem import Draw, Problem, draw, draw_rows, load_problem
 from setwise.experiments.runs import RunFolder, write_json
 from setwise.experiments.scoring import repeatable
+from setwise.experiments.seed_intervals import TestSets
 from setwise.experiments.settings import ComparisonSettings
+from setwise.experiments.tables import sampling_of, table
 from setwise.report import write_report
 
 __all__ = ["ComparisonSettings", "Progress", "Results", "compare", "with_epochs"]
@@ -100,9 +101,9 @@ def compare(
         extra("lightgbm", "boosting")  # says what to install before anything is read
     with repeatable(settings.threads):
         problem = load_problem(settings)
-        constraints = Constraints(settings.constraints, problem.groups)
+        constraints = Constraints(settings.subject_to, problem.groups)
         fingerprint = problem.fingerprint()
-        draws = [draw_rows(problem, settings, seed)[1] for seed in range(settings.seeds)]
+        rows, draws = zip(*(draw_rows(problem, settings, seed) for seed in range(settings.seeds)), strict=True)
         if sized:
             settings = with_epochs(settings, draws[0]["train"]["size"])
         first = draw(problem, settings, 0)  # refuses columns that cannot be used before anything is written
@@ -127,7 +128,8 @@ def compare(
     data = {"name": problem.name, "positive": problem.positive, "sha256": fingerprint}
     groups = {name: list(group.names) for name, group in problem.groups.items()}
     made_with = versions(*(["lightgbm"] if settings.model == "boosting" else []))
-    results = Results(settings, data, draws, runs, table(measure, runs), made_with, groups, kept)
+    sampling = sampling_of(TestSets.of(rows, own=problem.table is None), measure, runs, folder.scores)
+    results = Results(settings, data, draws, runs, table(measure, runs, sampling), made_with, groups, kept)
     write_json(folder.path / "results.json", results.to_dict())
     write_report(report_of(results, folder), folder.path / "report.html")
     return results
@@ -168,7 +170,14 @@ class _Task:
         )
         scores = score_sets(fit.weights, self.drawn, self.settings)
         columns = list(self.drawn.beside["test"].groups)
-        judged = judge(self.settings.parsed_measure(), scores, constraints=self.constraints, columns=columns)
+        judged = judge(
+            self.settings.parsed_measure(),
+            scores,
+            constraints=self.constraints,
+            columns=columns,
+            confidence=self.settings.confidence,
+            max_weight=self.settings.max_weight,
+        )
         record = {"seed": self.seed, "method": self.method, **judged}
         record |= {"epochs": fit.epochs, "best_epoch": fit.best_epoch, "seconds": fit.seconds, "history": fit.history}
         return folder.finish(record, fit.weights, scores)
@@ -179,13 +188,15 @@ def _keep_model(
 ) -> dict[str, Any] | None:
     """Write the model of a table: of the measure-trained ones the one with the best validation measure.
 
-    With constraints, one that meets them on its validation set comes before any that does not.
+    With constraints, one whose threshold is certified comes before any whose is not, and then one that meets them on
+    its validation set before any that does not.
     """
     if problem.table is None:
         return None
 
-    def quality(run: dict[str, Any]) -> tuple[bool, float]:
-        return bool(run["feasible"]), number(run["history"]["measure"][run["best_epoch"] - 1])
+    def quality(run: dict[str, Any]) -> tuple[bool, bool, float]:
+        certified = bool(run.get("certificate", {}).get("certified"))
+        return certified, bool(run["feasible"]), number(run["history"]["measure"][run["best_epoch"] - 1])
 
     best = max((run for run in runs if run["method"] != BASELINE), key=quality)  # the first of equals
     drawn = draw(problem, settings, best["seed"])
@@ -196,12 +207,14 @@ def _keep_model(
         scaling = {"mean": drawn.shift[0], "scale": drawn.scale[0]}  # of every network where there are several
         ends = {name: name.rpartition(".")[2] for name in tensors}
         tensors |= {name: scaling[end].clone() for name, end in ends.items() if end in scaling}
+    certificate = {"certificate": best["certificate"]} if "certificate" in best else {}
     about = {
         "data": problem.name,
         "method": best["method"],
         "seed": best["seed"],
-        "validation": quality(best)[1],
-        "constraints": list(settings.constraints),
+        "validation": quality(best)[-1],
+        "subject_to": list(settings.subject_to),
+        **certificate,
         "versions": versions(),
     }
     model_file.TableModel(
@@ -214,5 +227,5 @@ def _keep_model(
         settings.recipe().to_dict(),
         about,
     ).save(folder.path / model_file.FILE)
-    record = {"file": model_file.FILE, "method": best["method"], "seed": best["seed"], "validation": quality(best)[1]}
-    return record | {"columns": column_notes(drawn.encoding, settings)}
+    kept = {"file": model_file.FILE, "method": best["method"], "seed": best["seed"], "validation": quality(best)[-1]}
+    return kept | certificate | {"columns": column_notes(drawn.encoding, settings)}

@@ -170,8 +170,8 @@ def _load_table(settings: ComparisonSettings) -> Problem:
             raise InputError(f"Expected column {name!r}, which says train and test, to be named by --split or --drop.")
     by_name = {no_blanks(name): name for name in names}
     wanted = dict.fromkeys(settings.group)
-    for column in group_columns(settings.constraints):
-        _check_column("constraint", by_name.get(column, column), table)
+    for column in group_columns(settings.subject_to):
+        _check_column("subject_to", by_name.get(column, column), table)
         wanted.setdefault(by_name[column])
     return Problem(
         Path(settings.data).name,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from setwise.report.text import interval_text, known
+from setwise.report.text import interval_text, known, number
 
 if TYPE_CHECKING:
     from setwise.metrics import Interval
@@ -24,26 +24,47 @@ class Method:
 
 @dataclass(frozen=True)
 class Row:
-    """One measure over the seeds: both methods, and the difference ``measure - baseline`` paired by seed."""
+    """One measure over the seeds: both methods, and the difference ``measure - baseline`` paired by seed.
+
+    ``covers`` says which sources of chance the intervals cover.
+    """
 
     key: str
     title: str
     baseline: Interval
     measure: Interval
     difference: Interval
+    covers: str = "seeds"
 
 
 @dataclass(frozen=True)
 class ConstraintRow:
-    """One inequality on the test sets: both methods' mean over the seeds, and in how many it is met.
+    """One inequality on the test sets, for both methods.
 
-    Met means: up to two standard errors, which is as much as a test set of this size can say.
+    Attributes:
+        constraint: The inequality.
+        values: Mean over the seeds of the rate, or of the difference of rates.
+        met: In how many test sets the estimate meets the bound.
+        seeds: How many test sets there are.
+        certain: In how many the confidence bound of the estimate does.
     """
 
     constraint: str
     values: tuple[Interval, Interval]
     met: tuple[int, int]
     seeds: int
+    certain: tuple[int, int] = (0, 0)
+
+    def said(self, method: int) -> str:
+        """In how many test sets a method meets the bound, in words.
+
+        >>> from setwise.metrics import Interval
+        >>> value = Interval(0.82, 0.78, 0.86, 0.95)
+        >>> ConstraintRow("recall>=0.8", (value, value), (2, 3), 3, (1, 3)).said(0)
+        'met in 2 of 3 test sets (certain in 1)'
+        """
+        sets = "test set" if self.seeds == 1 else "test sets"
+        return f"met in {self.met[method]} of {self.seeds} {sets} (certain in {self.certain[method]})"
 
 
 @dataclass(frozen=True)
@@ -115,29 +136,29 @@ class Report:
 
 
 def verdict(row: Row, methods: tuple[Method, Method], seeds: int) -> tuple[str, str]:
-    """The honest sentence about one row, and its kind: ``better``, ``worse``, ``same`` or ``unknown``.
+    """The sentence about one row, after its kind: ``better``, ``worse``, ``same`` or ``unknown``.
 
-    A difference counts only when the whole interval of the paired difference lies on one side of zero.
+    A difference is significant when the whole interval of the paired difference lies on one side of zero.
     """
-    baseline, trained = (_inline(method.title) for method in methods)
-    difference = interval_text(row.difference, signed=True)
-    level = f"{100 * row.difference.level:g} % interval"
+    baseline, trained = (inline(method.title) for method in methods)
     if not known(row.difference):
+        difference = interval_text(row.difference, signed=True)
+        several = f"{seeds} seed{'' if seeds == 1 else 's'}"
         return "unknown", (
-            f"Training with {trained} changes test {row.title} by {difference} against {baseline}, over {seeds} "
-            f"seed{'' if seeds == 1 else 's'}: too few for an interval, so too few for a verdict."
+            f"{row.title}: {difference} with {trained} against {baseline}, over {several}: too few for an interval, so "
+            "too few for a verdict."
         )
-    tail = f"(paired difference {difference}, {level} over {seeds} seeds)."
-    if row.difference.low > 0:
-        return "better", f"Training with {trained} gives a better test {row.title} than {baseline} {tail}"
-    if row.difference.high < 0:
-        return "worse", f"Training with {trained} gives a worse test {row.title} than {baseline} {tail}"
-    return "same", (
-        f"Test {row.title}: no significant difference between training with {trained} and with {baseline}; the "
-        f"interval includes zero {tail}"
+    low, high = (number(value, signed=True) for value in (row.difference.low, row.difference.high))
+    tail = (
+        f"({number(row.difference.estimate, signed=True)}, {100 * row.difference.level:g} % interval {low} to {high}; "
+        f"it covers {row.covers})."
     )
+    if row.difference.low > 0 or row.difference.high < 0:
+        kind = "better" if row.difference.low > 0 else "worse"
+        return kind, f"{row.title}: significantly {kind} with {trained} than with {baseline} {tail}"
+    return "same", f"{row.title}: no significant difference between {trained} and {baseline} {tail}"
 
 
-def _inline(title: str) -> str:
+def inline(title: str) -> str:
     """A title within a sentence: ``Cross-entropy`` becomes small, ``AUROC loss`` stays."""
     return title[:1].lower() + title[1:] if title[1:2].islower() else title

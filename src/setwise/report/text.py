@@ -39,16 +39,19 @@ def known(interval: Interval) -> bool:
     return math.isfinite(interval.low) and math.isfinite(interval.high)
 
 
+def number(value: float, *, signed: bool = False, digits: int = 3) -> str:
+    """A number of a fixed number of digits; with ``signed`` it carries its sign."""
+    return format(round(value, digits) + 0.0, f"{'+' if signed else ''}.{digits}f")  # + 0.0 makes -0.0 plain zero
+
+
 def interval_text(interval: Interval, *, signed: bool = False, digits: int = 3) -> str:
     """``0.912 [0.900, 0.924]``; with ``signed`` every number carries its sign; without ends only the mean."""
-
-    def text(value: float) -> str:
-        return format(round(value, digits) + 0.0, f"{'+' if signed else ''}.{digits}f")  # + 0.0 makes -0.0 plain zero
-
     if not math.isfinite(interval.estimate):
         return "n/a"
-    mean = text(interval.estimate)
-    return f"{mean} [{text(interval.low)}, {text(interval.high)}]" if known(interval) else mean
+    mean, low, high = (
+        number(value, signed=signed, digits=digits) for value in (interval.estimate, interval.low, interval.high)
+    )
+    return f"{mean} [{low}, {high}]" if known(interval) else mean
 
 
 def interval_cell(interval: Interval, *, signed: bool = False) -> str:
