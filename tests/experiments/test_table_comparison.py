@@ -331,8 +331,12 @@ def test_the_best_seed_on_validation_is_kept_and_predicts_as_it_did(full: tuple[
 def test_the_page_shows_groups_and_constraints(full: tuple[ComparisonSettings, Path]) -> None:
     page = (full[1] / "report.html").read_text()
     assert "recall[sex=Female]&gt;=0.6" in page
-    assert '"groups":{"sex":["Female","Male"]}' in page
+    assert '"groups":[["sex",["Female","Male"]]]' in page
     assert "weighted by the column w" in page
+    assert "What became of every column" in page
+    assert "category: 2 values, one 0/1 input each; results by group" in page
+    assert "sample weight, no input" in page
+    assert "setwise predict model.safetensors new.csv" in page
 
 
 def test_weights_change_the_training(

@@ -27,6 +27,7 @@ from setwise.experiments.judging import (
     versions,
 )
 from setwise.experiments.learners import learn, score_sets
+from setwise.experiments.model_notes import column_notes
 from setwise.experiments.problem import Draw, Problem, draw, draw_rows, load_problem
 from setwise.experiments.runs import RunFolder, write_json
 from setwise.experiments.scoring import repeatable
@@ -227,4 +228,4 @@ def _keep_model(
         about,
     ).save(folder.path / model_file.FILE)
     kept = {"file": model_file.FILE, "method": best["method"], "seed": best["seed"], "validation": quality(best)[-1]}
-    return kept | certificate
+    return kept | certificate | {"columns": column_notes(drawn.encoding, settings)}

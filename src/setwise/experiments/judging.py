@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from setwise import metrics
 from setwise.experiments import certificates
 from setwise.experiments.constraints import Constraints, scored
+from setwise.experiments.model_notes import usage_notes
 from setwise.experiments.problem import is_table
 from setwise.experiments.seed_intervals import seed_interval
 from setwise.experiments.settings import FORMAT, ComparisonSettings
@@ -52,7 +53,8 @@ class Results:
         rows: The table.
         versions: Versions it was made with.
         groups: Names of the groups of each column they were asked for.
-        model: Which training was kept as the model of a table: file, method, seed and validation measure.
+        model: Which training was kept as the model of a table: file, method, seed and validation measure; and what
+            became of every column.
     """
 
     settings: ComparisonSettings
@@ -278,6 +280,8 @@ def report_of(results: Results, folder: RunFolder) -> Report:
         groups=results.groups,
         constraints=results.constraint_rows(),
         shown_seed=None if results.model is None else results.model["seed"],
+        columns={} if results.model is None else results.model.get("columns", {}),
+        usage={} if results.model is None else usage_notes(),
     )
 
 
