@@ -69,7 +69,8 @@ def _table(report: Report) -> str:
     rows = "\n".join(_row(row, trained=row.key == report.measure) for row in report.rows)
     seeds = _seeds(report)
     level = f"{100 * report.rows[0].difference.level:g} %"
-    ends = f"{level} intervals over {seeds} seeds" if seeds > 1 else "one seed, so no intervals"
+    ends = f"{level} intervals over {seeds} seeds, which cover {report.rows[0].covers}"
+    ends = ends if seeds > 1 else "one seed, so no intervals"
     caption = (
         f"Test set: mean, in brackets {ends}. The difference is taken within each seed. Bold: the measure trained for."
     )
@@ -101,17 +102,17 @@ def _constraints(report: Report) -> str:
     rows = "\n".join(
         f"<tr><td>{html.escape(row.constraint)}</td>"
         + "".join(
-            f"<td>{_cell(value)}</td><td>{met} of {row.seeds}</td>"
-            for value, met in zip(row.values, row.met, strict=True)
+            f"<td>{_cell(value)}</td><td>{row.said(method).removeprefix('met in ')}</td>"
+            for method, value in enumerate(row.values)
         )
         + "</tr>"
         for row in report.constraints
     )
     return (
         '<h2>Constraints</h2>\n<div class="scroll"><table id="constraints">\n'
-        "<caption>On the test sets, at the threshold that meets them on the validation set: mean over the seeds, and "
-        "in how many of them the constraint holds up to two standard errors.</caption>\n"
-        f"<thead><tr><th>Constraint</th><th>{names[0]}</th><th>holds</th><th>{names[1]}</th><th>holds</th></tr></thead>"
+        "<caption>On the test sets, at the threshold chosen on the validation set: mean over the seeds, and in how many "
+        "test sets the estimate meets the bound; certain: in how many its 95 % confidence bound does.</caption>\n"
+        f"<thead><tr><th>Constraint</th><th>{names[0]}</th><th>met in</th><th>{names[1]}</th><th>met in</th></tr></thead>"
         f"\n<tbody>\n{rows}\n</tbody></table></div>"
     )
 
