@@ -46,7 +46,7 @@ def significant(generator: np.random.Generator, *, anew: bool, seeds: int = 5, r
         pair = tuple(each[test] @ fitted(each[used], labels[used]) for each in (first, second))
         scores.append(Scores((pair[0], pair[1]), labels[test], (0.0, 0.0)))
     sampling = Sampling(TestSets.of(draws, own=False), scores, resamples=60, seed=int(generator.integers(1 << 30)))
-    gains = [float(np.subtract(*(metrics.auroc(s, each.labels) for s in each.scores[::-1]))) for each in scores]
+    gains = [metrics.auroc(each.scores[1], each.labels) - metrics.auroc(each.scores[0], each.labels) for each in scores]
     found = seed_interval(
         gains,
         ends=(-1.0, 1.0),

@@ -27,7 +27,9 @@ from setwise.metrics._sequence import Rows
 from setwise.metrics.certified import CertifiedSet, ConstraintBound, Requirement, certify, describe
 from setwise.metrics.constraints import Constraint, explain, read_constraints, read_rate
 from setwise.metrics.counts import Counts
+from setwise.metrics.names import plain_text
 
+_GROW_DOWNWARDS = ("recall", "tpr", "positive_rate")  # never lower at a lower threshold
 _REPORTED = ("precision", "recall", "fpr", "f1", "accuracy", "positive_rate")
 
 
@@ -98,8 +100,9 @@ def choose_threshold(
     choice is the one without confidence, and ``certified`` is False.
 
     Values within a relative 1e-12 of the best count as equal, and of equal thresholds the highest is taken (fewest
-    samples predicted positive). Rates compare with the levels of constraints within the same tolerance. A ratio 0/0
-    is 0: predicting nothing has precision 0.
+    samples predicted positive); with ``confidence``, where recall or the positive rate is maximized, the lowest that is
+    certified, which on new data finds at least as many. Rates compare with the levels of constraints within the same
+    tolerance. A ratio 0/0 is 0: predicting nothing has precision 0.
 
     If no threshold meets all constraints, the one whose worst shortfall is smallest is returned, of several the one
     with the highest value, and ``feasible`` is False.
@@ -142,7 +145,15 @@ on these rows gives f1 = 0.8 at threshold 2.'
     sample = read_sample(scores, labels, weight)
     groups = read_groups(group, weight, sample)
     name = maximize if isinstance(maximize, str) else getattr(maximize, "__name__", "the measure")
-    asked = _Asked(objective, name, tuple(constraints), confidence, _bound_of(sample, max_weight), _step(scores))
+    asked = _Asked(
+        objective=objective,
+        name=name,
+        constraints=tuple(constraints),
+        confidence=confidence,
+        max_weight=_bound_of(sample, max_weight),
+        above=_step(scores),
+        lowest=isinstance(maximize, str) and plain_text("maximize", maximize) in _GROW_DOWNWARDS,
+    )
     if per_group:
         return _each_group(asked, sample, groups)
     return _choose(asked, sample, groups)
@@ -158,6 +169,7 @@ class _Asked:
     confidence: float | None
     max_weight: float | None  # 1 without weights, None where no bound is known
     above: Callable[[float], float]
+    lowest: bool  # of equally good thresholds that are certified
 
 
 def _choose(asked: _Asked, sample: Sample, groups: Mapping[Hashable, Mask]) -> ThresholdChoice:
@@ -171,14 +183,14 @@ def _choose(asked: _Asked, sample: Sample, groups: Mapping[Hashable, Mask]) -> T
     parts = group_tables(sample, groups, thresholds)
     feasible = True
     if allowed is not None and (allowed & ~np.isnan(values)).any():
-        chosen = _highest(values, allowed)
+        chosen = _best(values, allowed, lowest=asked.lowest)
         worst = _worst(constraints, table, parts, slice(chosen, chosen + 1))
         feasible = bool(worst[0] == 0)
         certified: bool | None = True
     else:
         worst = _worst(constraints, table, parts, slice(None))
         closest = float(worst.min())
-        chosen = _highest(values, worst <= closest * (1 + TOLERANCE))
+        chosen = _best(values, worst <= closest * (1 + TOLERANCE))
         feasible, certified = closest == 0, None if found is None else False
     bounds = () if found is None else _bounds(found, table, parts, chosen, certified=bool(certified))
     message = _message(asked.name, constraints, thresholds, table, values, chosen, feasible=feasible)
@@ -229,10 +241,13 @@ def _each_group(asked: _Asked, sample: Sample, groups: Mapping[Hashable, Mask]) 
 def _certified(
     asked: _Asked, constraints: Sequence[Constraint], sample: Sample, groups: Mapping[Hashable, Mask]
 ) -> CertifiedSet:
-    """The thresholds that are certified; equal weights are none."""
+    """The thresholds that are certified."""
     weight = sample.weight
     if weight is not None:
-        weight = None if (weight == weight[0]).all() else weight / (asked.max_weight or weight.max())
+        # Weights that all equal their bound are as good as none: no case weighs more. Equal weights below the bound are
+        # not: heavier cases may just not have been drawn.
+        most = float(asked.max_weight or weight.max())
+        weight = None if (weight == most).all() else weight / most
     every = tuple(groups.items()) or ((None, None),)
     requirements = [Requirement(each, ((None, None),) if each.name == "top_k" else every) for each in constraints]
     rows = Rows(sample.scores.astype(np.float64), sample.positive, weight)
@@ -275,8 +290,8 @@ def _step(scores: Values) -> Callable[[float], float]:
             )
         array_type: Any = {torch.float16: np.float16, torch.float32: np.float32}.get(kind, np.float64)
     else:
-        given = getattr(scores, "dtype", None)
-        array_type = given if given in (np.float16, np.float32) else np.float64
+        given = np.asarray(scores).dtype
+        array_type = given if given.kind == "f" and given.itemsize < 8 else np.float64
     number = np.dtype(array_type).type
     return lambda value: float(np.nextafter(number(value), number(math.inf)))
 
@@ -321,8 +336,8 @@ def _values(objective: _rates.Rate, table: Table) -> Floats:
     return values
 
 
-def _highest(values: Floats, allowed: Mask) -> int:
-    """Index of the first value, so of the highest threshold, that is best among the allowed."""
+def _best(values: Floats, allowed: Mask, *, lowest: bool = False) -> int:
+    """Index of the highest threshold (or the lowest) that is best among the allowed; thresholds fall."""
     candidates = np.flatnonzero(allowed & ~np.isnan(values))
     if len(candidates) == 0:
         raise InputError(
@@ -331,7 +346,7 @@ def _highest(values: Floats, allowed: Mask) -> int:
         )
     best = values[candidates].max()
     slack = TOLERANCE * abs(best) if np.isfinite(best) else 0.0
-    return int(candidates[values[candidates] >= best - slack][0])
+    return int(candidates[values[candidates] >= best - slack][-1 if lowest else 0])
 
 
 def _counts_at(table: Table, chosen: int, *, whole: bool) -> Counts:

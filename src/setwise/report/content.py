@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
+
+from setwise.report.text import interval_text, known, number
 
 if TYPE_CHECKING:
     from setwise.metrics import Interval
@@ -75,7 +76,7 @@ class Training:
         seed: Seed of the split, the imbalance draw and the initialization.
         scores: Scores on the test set. shape: (n,)
         labels: Labels of the test set, 0 or 1. shape: (n,)
-        threshold: Score from which on an example is called positive, chosen on the validation set.
+        threshold: Score from which on an example is predicted positive, chosen on the validation set.
         history: Per-epoch values under the keys ``measure``, ``surrogate`` and ``gap``.
         weights: Sample weights of the test set. shape: (n,)
         groups: Group numbers of the test set by column. shape of each: (n,)
@@ -102,11 +103,13 @@ class Report:
         rows: The table.
         trainings: All trainings of both methods.
         settings: Settings by name, shown as they are.
-        judged: Sentences that say how the comparison was judged.
+        judged: Sentences that say how the comparison was made.
         facts: Further figures such as versions and set sizes.
         groups: Names of the groups by column.
-        constraints: What the constraints come to.
+        constraints: The constraints on the test sets.
         shown_seed: The seed that is shown first; by default the lowest.
+        columns: What became of every column of the table, by name.
+        usage: How to use the model: texts to copy, by title.
     """
 
     title: str
@@ -120,6 +123,8 @@ class Report:
     groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
     constraints: Sequence[ConstraintRow] = ()
     shown_seed: int | None = None
+    columns: Mapping[str, str] = field(default_factory=dict)
+    usage: Mapping[str, str] = field(default_factory=dict)
 
     def of(self, method: str) -> list[Training]:
         """The trainings of one method, by seed."""
@@ -128,25 +133,6 @@ class Report:
     def trained_row(self) -> Row:
         """The row of the measure that was trained for."""
         return next(row for row in self.rows if row.key == self.measure)
-
-
-def known(interval: Interval) -> bool:
-    """Whether an interval has ends: a single seed gives a mean but no interval."""
-    return math.isfinite(interval.low) and math.isfinite(interval.high)
-
-
-def interval_text(interval: Interval, *, signed: bool = False, digits: int = 3) -> str:
-    """``0.912 [0.900, 0.924]``; with ``signed`` every number carries its sign; without ends only the mean."""
-    if not math.isfinite(interval.estimate):
-        return "n/a"
-    mean, low, high = (
-        _number(value, signed=signed, digits=digits) for value in (interval.estimate, interval.low, interval.high)
-    )
-    return f"{mean} [{low}, {high}]" if known(interval) else mean
-
-
-def _number(value: float, *, signed: bool, digits: int = 3) -> str:
-    return format(round(value, digits) + 0.0, f"{'+' if signed else ''}.{digits}f")  # + 0.0 makes -0.0 plain zero
 
 
 def verdict(row: Row, methods: tuple[Method, Method], seeds: int) -> tuple[str, str]:
@@ -162,9 +148,9 @@ def verdict(row: Row, methods: tuple[Method, Method], seeds: int) -> tuple[str, 
             f"{row.title}: {difference} with {trained} against {baseline}, over {several}: too few for an interval, so "
             "too few for a verdict."
         )
-    low, high = (_number(value, signed=True) for value in (row.difference.low, row.difference.high))
+    low, high = (number(value, signed=True) for value in (row.difference.low, row.difference.high))
     tail = (
-        f"({_number(row.difference.estimate, signed=True)}, {100 * row.difference.level:g} % interval {low} to {high}; "
+        f"({number(row.difference.estimate, signed=True)}, {100 * row.difference.level:g} % interval {low} to {high}; "
         f"it covers {row.covers})."
     )
     if row.difference.low > 0 or row.difference.high < 0:
