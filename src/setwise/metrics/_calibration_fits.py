@@ -16,15 +16,20 @@ RIDGE = 1e-10  # on the Hessian's diagonal: fixes the common offset of all class
 Derivatives = Callable[[Floats], tuple[float, Floats, Floats]]
 
 
-def smoothed_target(weight: Floats) -> float:
-    """Platt's target (p + 1) / (p + 2) for the p rows of one class.
+def counted(weight: Floats | None, rows: int) -> Floats:
+    """Weights as numbers of copies; those that add up to less than Kish's effective size are scaled up to it.
 
-    A weight of k counts as k rows. Weights far below 1 count by Kish's effective size instead, so that a common factor
-    of all weights does not draw the target to one half.
+    A weight of k is k rows for the smoothing of targets. Weights far below 1, a common factor of all, must not count as
+    no rows at all.
     """
-    if not len(weight):
-        return 0.5
-    rows = max(float(weight.sum()), float(weight.sum() ** 2 / (weight**2).sum()))
+    if weight is None:
+        return np.ones(rows)
+    total = float(weight.sum())
+    return np.asarray(weight * max(1.0, total / float((weight**2).sum())))
+
+
+def smoothed_target(rows: float) -> float:
+    """Platt's target (p + 1) / (p + 2) for the p rows of one class."""
     return (rows + 1) / (rows + 2)
 
 

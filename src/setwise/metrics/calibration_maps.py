@@ -82,8 +82,8 @@ class PlattScaling:
         """
         sample = read_sample(scores, labels, weight)
         values = sample.scores.astype(np.float64)
-        weights = np.ones(len(values)) if sample.weight is None else sample.weight
-        high, low = (fits.smoothed_target(weights[part]) for part in (sample.positive, ~sample.positive))
+        weights = fits.counted(sample.weight, len(values))
+        high, low = (fits.smoothed_target(float(weights[part].sum())) for part in (sample.positive, ~sample.positive))
         target = np.where(sample.positive, high, 1 - low)
         centre = float(np.average(values, weights=weights))
         spread = math.sqrt(float(np.average((values - centre) ** 2, weights=weights)))
@@ -142,7 +142,7 @@ class IsotonicCalibration:
         """
         sample = read_sample(scores, labels, weight)
         values = sample.scores.astype(np.float64)
-        weights = np.ones(len(values)) if sample.weight is None else sample.weight
+        weights = fits.counted(sample.weight, len(values))
         centres, shares, totals = fits.pool_adjacent_violators(values, sample.positive.astype(np.float64), weights)
         if shares[0] == 0:
             shares[0] = min(0.5 / (totals[0] + 1), shares[1] / 2 if len(shares) > 1 else 1.0)
@@ -237,13 +237,16 @@ class TemperatureScaling:
         _checks.all_finite("scores", columns)
         index = read_vector("labels", labels).astype(np.int64)
         same_length("labels", index, "scores", columns)
-        weights = np.ones(len(index)) if weight is None else read_vector("weight", weight).astype(np.float64)
-        same_length("weight", weights, "scores", columns)
+        given = None if weight is None else read_vector("weight", weight).astype(np.float64)
+        if given is not None:
+            same_length("weight", given, "scores", columns)
+            _checks.all_non_negative("weight", given)
+        weights = fits.counted(given, len(index))
         classes = columns.shape[1]
         target = np.empty_like(columns)
         for label in range(classes):
             own = index == label
-            hit = fits.smoothed_target(weights[own & (weights > 0)])
+            hit = fits.smoothed_target(float(weights[own].sum()))
             target[own] = (1 - hit) / (classes - 1)
             target[own, label] = hit
         slope, offsets = fits.fit_temperature(columns, target, weights / weights.sum())
