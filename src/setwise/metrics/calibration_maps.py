@@ -99,6 +99,10 @@ class PlattScaling:
         """The probabilities.  # shape: that of scores."""
         return _sigmoid(self.slope * read_array("scores", scores).astype(np.float64) + self.intercept)
 
+    def score_at(self, probability: float) -> float:
+        """The score with that probability; infinite where the slope is 0 and none has it."""
+        return _crossing(self.slope, self.intercept, _log_odds(probability))
+
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, for JSON."""
         return {"kind": self.kind, "slope": self.slope, "intercept": self.intercept}
@@ -157,6 +161,14 @@ class IsotonicCalibration:
         values = read_array("scores", scores).astype(np.float64)
         beyond = np.minimum(values - self.scores[0], 0) + np.maximum(values - self.scores[-1], 0)
         return _sigmoid(np.interp(values, self.scores, self.log_odds) + self.slope * beyond)
+
+    def score_at(self, probability: float) -> float:
+        """The score with that probability; infinite where the slope is 0 and none has it."""
+        wanted = _log_odds(probability)
+        for end in (0, -1):
+            if (wanted < self.log_odds[0]) if end == 0 else (wanted > self.log_odds[-1]):
+                return _crossing(self.slope, self.log_odds[end] - self.slope * self.scores[end], wanted)
+        return float(np.interp(wanted, self.log_odds, self.scores))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, for JSON."""
@@ -310,6 +322,18 @@ def _sigmoid(log_odds: Floats) -> Floats:
     """Without overflow."""
     small = np.exp(-np.abs(log_odds))
     return np.asarray(np.where(log_odds >= 0, 1.0, small) / (1 + small))
+
+
+def _log_odds(probability: float) -> float:
+    _checks.in_range("probability", probability, 0, 1, open_low=True, open_high=True)
+    return math.log(probability / (1 - probability))
+
+
+def _crossing(slope: float, intercept: float, log_odds: float) -> float:
+    """Where slope * score + intercept reaches the log-odds; a constant above it does so everywhere."""
+    if slope == 0:
+        return -math.inf if intercept >= log_odds else math.inf
+    return (log_odds - intercept) / slope
 
 
 def _number(state: Mapping[str, Any], name: str, *, low: float = -math.inf) -> float:
