@@ -9,9 +9,12 @@ Example:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
+
+from numpy.typing import NDArray
 
 from setwise._checks import extra
 from setwise.experiments import model_file
@@ -32,6 +35,7 @@ from setwise.experiments.problem import Draw, Problem, draw, draw_rows, load_pro
 from setwise.experiments.runs import RunFolder, write_json
 from setwise.experiments.scoring import repeatable
 from setwise.experiments.settings import ComparisonSettings
+from setwise.metrics import CalibrationMap, fit_calibration
 from setwise.report import write_report
 
 __all__ = ["ComparisonSettings", "Progress", "Results", "compare", "with_epochs"]
@@ -212,5 +216,12 @@ def _keep_model(
         (settings.width, settings.width) if settings.model == "network" else (),
         settings.recipe().to_dict(),
         about,
+        _calibration(folder.scores(best["seed"], best["method"])),
     ).save(folder.path / model_file.FILE)
     return {"file": model_file.FILE, "method": best["method"], "seed": best["seed"], "validation": quality(best)[1]}
+
+
+def _calibration(scores: Mapping[str, NDArray[Any]]) -> CalibrationMap:
+    """Scores to probabilities, by the validation rows: they were not trained on, and have the table's own classes."""
+    weight = scores.get("validation_weights")
+    return fit_calibration(scores["validation_scores"], scores["validation_labels"], weight=weight)
