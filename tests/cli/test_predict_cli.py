@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from setwise import metrics
 from setwise.cli.app import run
 from setwise.experiments.model_file import TableModel
+from setwise.experiments.runs import RunFolder
 
 QUICK = ("--epochs", "2", "--seeds", "1", "--batch-size", "32")
 
@@ -62,6 +64,13 @@ def test_train_says_where_the_model_is(tmp_path: Path, capsys: pytest.CaptureFix
     assert json.loads((tmp_path / "run" / "settings.json").read_text())["settings"]["width"] == 4
 
 
+def fitted_on_validation(folder: Path, about: Mapping[str, Any]) -> metrics.CalibrationMap:
+    arrays = RunFolder(folder).scores(about["seed"], about["method"])
+    return metrics.fit_calibration(
+        arrays["validation_scores"], arrays["validation_labels"], weight=arrays.get("validation_weights")
+    )
+
+
 def test_predictions_are_those_of_the_model(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, out = new_table(tmp_path, "job", "sex", "age"), tmp_path / "predictions.csv"
     assert run(["predict", str(trained), str(path), "--out", str(out)]) == 0
@@ -74,6 +83,7 @@ def test_predictions_are_those_of_the_model(trained: Path, tmp_path: Path, capsy
     expected = model.predict(cells)
     assert [row["prediction"] for row in rows] == list(expected.classes)
     assert [float(row["probability"]) for row in rows] == pytest.approx(expected.probabilities.tolist(), rel=1e-5)
+    assert model.calibration == fitted_on_validation(trained, model.about)
     said = capsys.readouterr().err
     assert f"Predictions: {out}" in said
     assert "20 rows" in said

@@ -179,7 +179,8 @@ def predict(
     *,
     out: Annotated[Path | None, typer.Option(help="CSV file to write. [default: standard output]")] = None,
     threshold: Annotated[
-        float | None, typer.Option(help="Probability from which on a row is positive. [default: the model's own]")
+        float | None,
+        typer.Option(help="Calibrated probability from which on a row is positive. [default: the model's threshold]"),
     ] = None,
 ) -> None:
     """Apply a model that `setwise train` wrote to the rows of a table."""

@@ -9,9 +9,12 @@ Example:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
+
+from numpy.typing import NDArray
 
 from setwise._checks import extra
 from setwise.experiments import model_file
@@ -35,6 +38,7 @@ from setwise.experiments.seed_intervals import TestSets
 from setwise.experiments.settings import ComparisonSettings
 from setwise.experiments.tables import sampling_of, table
 from setwise.lagrangian._threshold_search import TOLERANCE
+from setwise.metrics import CalibrationMap, fit_calibration
 from setwise.report import write_report
 
 __all__ = ["ComparisonSettings", "Progress", "Results", "compare", "with_epochs"]
@@ -229,6 +233,13 @@ def _keep_model(
         (settings.width, settings.width) if settings.model == "network" else (),
         settings.recipe().to_dict(),
         about,
+        _calibration(folder.scores(best["seed"], best["method"])),
     ).save(folder.path / model_file.FILE)
     kept = {"file": model_file.FILE, "method": best["method"], "seed": best["seed"], "validation": quality(best)[-1]}
     return kept | certificate | {"columns": column_notes(drawn.encoding, settings)}
+
+
+def _calibration(scores: Mapping[str, NDArray[Any]]) -> CalibrationMap:
+    """Scores to probabilities, by the validation rows: they were not trained on, and have the table's own classes."""
+    weight = scores.get("validation_weights")
+    return fit_calibration(scores["validation_scores"], scores["validation_labels"], weight=weight)
