@@ -159,7 +159,11 @@ def test_evaluate_with_other_thresholds(trained: Path, capsys: pytest.CaptureFix
     assert run(["evaluate", str(trained), *conditions, "--confidence", "0"]) == 0
     assert "ertified" not in capsys.readouterr().out
     assert run(["evaluate", str(trained), "--subject-to", "recall>=0.3", "--confidence", "0.8"]) == 0
-    assert "seed 0, auc: recall >= 0.3 holds with 80 % confidence (lower bound 0." in capsys.readouterr().out
+    output = capsys.readouterr().out
+    assert re.search(
+        r"seed 0, auc: recall >= 0.3 holds with 80 % confidence \(lower bound 0\.\d+; \d+ validation", output
+    )
+    assert "seed 0, auc: These rows have chosen the epoch too" in output, "no rows were kept for it"
 
 
 @pytest.mark.usefixtures("no_page")
@@ -170,7 +174,7 @@ def test_train_says_what_is_certified_and_what_is_not(
     easy = [*options, "--measure", "precision@recall>=0.5", "--out", str(tmp_path / "easy")]
     assert run([*easy, "--confidence", "0.8"]) == 0
     assert re.search(
-        r"recall >= 0.5 holds with 80 % confidence \(lower bound 0\.\d+; \d+ validation positives\)\.\nReport: ",
+        r"recall >= 0.5 holds with 80 % confidence \(lower bound 0\.\d+; \d+ calibration positives\)\.\nReport: ",
         capsys.readouterr().out,
     )
     assert run([*options, "--subject-to", "recall>=0.98", "--out", str(tmp_path / "hard")]) == 0

@@ -236,13 +236,13 @@ def test_with_weights_nothing_is_certified_without_a_bound_of_them(full: tuple[C
             "Not certified: weights can be certified only with `max_weight`, a bound on the weights of all cases."
         ]
     assert results["certificate"][0].startswith(
-        "Thresholds certified at 95 % on the validation sets: 0 of 2 with cross"
+        "Thresholds certified at 95 % on calibration rows: 0 of 2 with cross-entropy"
     )
     bounded = rejudge(full[1], confidence=0)
     assert all("certificate" not in run for run in bounded.runs)
 
 
-def test_a_floor_is_certified_on_the_validation_set(
+def test_a_floor_is_certified_on_rows_that_choose_nothing_else(
     settings: ComparisonSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(comparison, "write_report", lambda *_: None)
@@ -250,28 +250,58 @@ def test_a_floor_is_certified_on_the_validation_set(
     results = compare(one, tmp_path / "out")
     run = results.runs[1]
     scores = RunFolder(tmp_path / "out").scores(0, run["method"])
-    choice = metrics.choose_threshold(
-        scores["validation_scores"],
-        scores["validation_labels"],
-        maximize="precision",
-        subject_to="recall>=0.6",
-        confidence=0.95,
-    )
+    rows = scores["validation_calibration"]
+    np.testing.assert_array_equal(scores["validation_selection"], ~rows)
+    own, labels = scores["validation_scores"][rows], scores["validation_labels"][rows]
+    rest, others = scores["validation_scores"][~rows], scores["validation_labels"][~rows]
+    assert run["history"]["measure"] == [metrics.precision_at_recall(rest, others, recall=0.6)], "chooses the epoch"
+    choice = metrics.choose_threshold(own, labels, maximize="precision", subject_to="recall>=0.6", confidence=0.95)
     assert choice.certified
     assert run["threshold"] == choice.threshold
-    positives, bound = int(scores["validation_labels"].sum()), choice.bounds[0].bound
-    line = f"recall >= 0.6 holds with 95 % confidence (lower bound {bound:.3f}; {positives} validation positives)."
+    positives, bound = int(labels.sum()), choice.bounds[0].bound
+    line = f"recall >= 0.6 holds with 95 % confidence (lower bound {bound:.3f}; {positives} calibration positives)."
     assert run["certificate"]["said"] == [line]
     assert results.certificate_lines() == [line]
     assert TableModel.load(tmp_path / "out").about["certificate"]["said"] == [line]
     assert results_of(tmp_path / "out")["model"]["certificate"]["certified"] is True
+    assert rejudge(tmp_path / "out").disagreements == []
     again = rejudge(tmp_path / "out", subject_to="recall>=0.99")
     needed = f"{positives} positives cannot certify recall >= 0.99 at 95 %; 299 can"
     assert again.runs[1]["certificate"]["said"] == [f"Not certified: {needed}."]
-    plain = compare(replace(one, confidence=0), tmp_path / "plain")
-    assert "certificate" not in plain.runs[1]
-    assert plain.certificate_lines() == []
-    assert plain.runs[1]["threshold"] >= run["threshold"]
+
+
+def test_without_confidence_all_validation_rows_choose_the_epoch_and_the_threshold(
+    settings: ComparisonSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(comparison, "write_report", lambda *_: None)
+    one = replace(settings, seeds=1, epochs=1, measure="precision@recall>=0.6", validation=0.5, confidence=0)
+    results = compare(one, tmp_path / "plain")
+    assert "certificate" not in results.runs[1]
+    assert results.certificate_lines() == []
+    scores = RunFolder(tmp_path / "plain").scores(0, results.runs[1]["method"])
+    assert "validation_calibration" not in scores
+    choice = metrics.choose_threshold(
+        scores["validation_scores"], scores["validation_labels"], maximize="precision", subject_to="recall>=0.6"
+    )
+    assert results.runs[1]["threshold"] == choice.threshold
+    late = rejudge(tmp_path / "plain", confidence=0.95).runs[1]["certificate"]["said"]
+    assert "validation positives" in late[0]
+    assert late[1].startswith("These rows have chosen the epoch too")
+
+
+def test_rows_are_kept_for_certifying_only_where_they_can(settings: ComparisonSettings) -> None:
+    def rows(**changes: Any) -> Any:
+        return draw(load_problem(replace(settings, **changes)), replace(settings, **changes), 0).rows
+
+    assert rows() is None
+    assert rows(measure="precision@recall>=0.6", confidence=0) is None
+    held = rows(measure="precision@recall>=0.6", validation=0.5)
+    assert not (held.calibration & held.selection).any()
+    assert held.calibration.sum() == pytest.approx(len(held.calibration) / 2, abs=2)
+    few = rows(measure="precision@recall>=0.95")
+    assert few.selection.all(), "too few positives, so all rows choose the epoch"
+    assert few.calibration.sum() == pytest.approx(len(few.calibration) / 2, abs=2)
+    assert rows(subject_to=("fpr[group=sex]<=0.3",), validation=0.5).selection.sum() < len(held.selection)
 
 
 def test_met_is_said_of_the_estimate_and_certain_of_its_bound() -> None:

@@ -112,6 +112,9 @@ def train(
         float | None,
         typer.Option(help="Confidence with which constraints hold on new data; 0 turns it off. [default: 0.95]"),
     ] = None,
+    max_weight: Annotated[
+        float | None, typer.Option(help="Bound on the weights of all rows, seen and unseen, to certify with weights.")
+    ] = None,
     constraint: Annotated[list[str] | None, typer.Option(hidden=True)] = None,
     minority: Annotated[
         float | None,
@@ -151,6 +154,7 @@ def train(
         "drop": drop,
         "subject_to": subject_to,
         "confidence": confidence,
+        "max_weight": max_weight,
         "minority": minority,
         "epochs": epochs,
         "seeds": seeds,

@@ -34,6 +34,7 @@ from setwise.experiments.scoring import repeatable
 from setwise.experiments.seed_intervals import TestSets
 from setwise.experiments.settings import ComparisonSettings
 from setwise.experiments.tables import sampling_of, table
+from setwise.lagrangian._threshold_search import TOLERANCE
 from setwise.report import write_report
 
 __all__ = ["ComparisonSettings", "Progress", "Results", "compare", "with_epochs"]
@@ -188,15 +189,17 @@ def _keep_model(
 ) -> dict[str, Any] | None:
     """Write the model of a table: of the measure-trained ones the one with the best validation measure.
 
-    With constraints, one whose threshold is certified comes before any whose is not, and then one that meets them on
-    its validation set before any that does not.
+    With constraints, one that meets them on the rows that chose its epoch comes before any that does not. Calibration
+    rows have no say, so that the certificate of the chosen one stays one.
     """
     if problem.table is None:
         return None
 
-    def quality(run: dict[str, Any]) -> tuple[bool, bool, float]:
-        certified = bool(run.get("certificate", {}).get("certified"))
-        return certified, bool(run["feasible"]), number(run["history"]["measure"][run["best_epoch"] - 1])
+    def quality(run: dict[str, Any]) -> tuple[bool, float]:
+        met, history = bool(run["feasible"]), run["history"]
+        if "certificate" in run:
+            met = "violation" not in history or number(history["violation"][run["best_epoch"] - 1]) <= TOLERANCE
+        return met, number(history["measure"][run["best_epoch"] - 1])
 
     best = max((run for run in runs if run["method"] != BASELINE), key=quality)  # the first of equals
     drawn = draw(problem, settings, best["seed"])

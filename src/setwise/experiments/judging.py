@@ -117,7 +117,7 @@ class Results:
                 f"{self.settings.seeds} with {inline(method.title)}"
                 for method in self.methods
             )
-            lines.append(f"Thresholds certified at {percent} on the validation sets: {', '.join(counts)}.")
+            lines.append(f"Thresholds certified at {percent} on calibration rows: {', '.join(counts)}.")
         return [*lines, *(() if self.model is None else self.model["certificate"]["said"])]
 
     def to_dict(self) -> dict[str, Any]:
@@ -166,12 +166,13 @@ def judge(
     confidence: float | None = None,
     max_weight: float | None = None,
 ) -> dict[str, Any]:
-    """Choose the threshold on the validation set, then measure the test set.
+    """Choose the threshold on the validation set, certified by its calibration rows, then measure the test set.
 
     Args:
         measure: The trained measure; it names what the threshold maximizes by default.
         scores: Arrays ``validation_scores``, ``validation_labels``, ``test_scores``, ``test_labels``; with weights
-            ``validation_weights`` and ``test_weights``; with groups ``validation_group_0``, ....
+            ``validation_weights`` and ``test_weights``; with groups ``validation_group_0``, ...; where some rows are
+            for certifying ``validation_calibration`` and ``validation_selection``: what each row is for.
         maximize: Something else for the threshold to maximize.
         subject_to: Constraints the threshold has to meet on the validation set, in place of all others.
         constraints: Constraints on rates by group that it has to meet as well.
@@ -187,23 +188,35 @@ def judge(
     constraints = constraints or Constraints((), {})
     own_rule = maximize is None and subject_to is None
     wanted = subject_to or (None if maximize else measure.subject_to)
-    sure: dict[str, Any] = {"confidence": confidence or None, "max_weight": max_weight}
-    fit: ThresholdFit | metrics.ThresholdChoice
-    if constraints and own_rule:
-        part = scored(scores, "validation", constraints, columns)
-        fit = constraints.threshold(part, measure.maximize_threshold, measure.subject_to, **sure)
-    else:
-        fit = metrics.choose_threshold(
-            scores["validation_scores"],
-            scores["validation_labels"],
+
+    def choose(arrays: Mapping[str, NDArray[Any]], **sure: Any) -> ThresholdFit | metrics.ThresholdChoice:
+        if constraints and own_rule:
+            part = scored(arrays, "validation", constraints, columns)
+            return constraints.threshold(part, measure.maximize_threshold, measure.subject_to, **sure)
+        return metrics.choose_threshold(
+            arrays["validation_scores"],
+            arrays["validation_labels"],
             maximize=maximize or measure.maximize_threshold,
             subject_to=wanted,
-            weight=scores.get("validation_weights"),
-            **(sure if wanted else {}),
+            weight=arrays.get("validation_weights"),
+            **sure,
         )
+
+    fit = None
+    if confidence and (wanted or (constraints and own_rule)):
+        own = scores.get("validation_calibration")
+        fit = choose(_validation_rows(scores, own), confidence=confidence, max_weight=max_weight)
+        found["certificate"] = certificates.record(
+            fit.bounds,
+            confidence,
+            fit.certified,
+            named=constraints.shown,
+            set_name="validation" if own is None else "calibration",
+            reused=own is None or bool((own & scores["validation_selection"]).any()),
+        )
+    if fit is None or not any(bound.certified for bound in fit.bounds):
+        fit = choose(scores)  # without a certificate all validation rows may choose
     threshold = float(fit.threshold)
-    if fit.certified is not None:
-        found["certificate"] = certificates.record(fit.bounds, fit.confidence, fit.certified, constraints.shown)
     if own_rule and (constraints or measure.subject_to):
         found["constraints"] = {
             name: constraints.values(
@@ -215,6 +228,13 @@ def judge(
             for name in ("validation", "test")
         }
     return {"threshold": threshold, "feasible": fit.feasible, "metrics": _measured(measure, scores, threshold)} | found
+
+
+def _validation_rows(arrays: Mapping[str, NDArray[Any]], rows: NDArray[Any] | None) -> Mapping[str, NDArray[Any]]:
+    """The arrays of the validation set for some of its rows."""
+    if rows is None:
+        return arrays
+    return {name: array[rows] for name, array in arrays.items() if name.startswith("validation_")}
 
 
 def _measured(measure: Measure, scores: Mapping[str, NDArray[Any]], threshold: float) -> dict[str, float]:
@@ -351,6 +371,11 @@ def _judged_table(results: Results) -> list[str]:
         sentences.append(
             f"The {methods(settings.parsed_measure())[1].title} model {trained} both methods the threshold has to meet "
             "them on the validation set, if any does; else it is the one that misses them least."
+        )
+    if settings.certifies:
+        sentences.append(
+            f"Constraints are certified with {100 * settings.confidence:.10g} % confidence on half of the validation "
+            "set, which chooses nothing else, if that can certify them; the other half chooses the epoch."
         )
     if results.model is not None:
         sentences.append(

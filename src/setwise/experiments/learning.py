@@ -187,8 +187,8 @@ class _Trainer:
         return call_loss(self.loss, scores, labels, None if self.beside.weight is None else self.beside.weight[index])
 
     def judge_epoch(self, loss: float) -> None:
-        """Judge the whole validation set, with averaged weights where there are some, and keep what is best."""
-        inputs, labels, beside = self.drawn.set("validation")
+        """Judge the validation rows for selection, by averaged weights where there are some, and keep what is best."""
+        inputs, labels, beside = self.drawn.set("selection")
         with nullcontext() if self.average is None else self.average.applied(self.network):
             scores = score(self.network, inputs)
             self._check(scores)

@@ -37,9 +37,9 @@ class ComparisonSettings:
         drop: Columns of a table that are no inputs.
         subject_to: Constraints on rates, such as ``"recall[group=sex]>=0.8"``. The network trained on the measure is
             trained under them; thresholds of both methods have to meet them.
-        confidence: Confidence with which the threshold, chosen on the validation set, is certified to meet the
-            constraints on new data, also that of a measure such as ``"precision@recall>=0.9"``; 0 for thresholds that
-            meet them on the validation set only.
+        confidence: Confidence with which the threshold is certified to meet the constraints on new data, also that of a
+            measure such as ``"precision@recall>=0.9"``. Half of the validation set is kept for that, and the other half
+            chooses the epoch. 0 for thresholds that meet them on the whole validation set only.
         max_weight: A bound on the sample weights of all rows, seen and unseen; needed to certify with weights.
         minority: Share of positives to thin the training, validation and test sets to; None leaves them as they are.
         seeds: How many repetitions; seed k decides split, imbalance draw, initialization and order of the batches.
@@ -145,6 +145,11 @@ class ComparisonSettings:
     def parsed_measure(self) -> Measure:
         """The measure itself."""
         return parse(self.measure)
+
+    @property
+    def certifies(self) -> bool:
+        """Whether a threshold is to be certified: there is a constraint, also that of the measure, and a confidence."""
+        return self.confidence > 0 and bool(self.subject_to or self.parsed_measure().subject_to)
 
     def of_tables(self) -> list[str]:
         """Names of the settings given that only a table can have."""

@@ -21,6 +21,7 @@ from setwise import _checks
 from setwise._checks import InputError
 from setwise.lagrangian._columns import Columns
 from setwise.lagrangian.rates import RateConstraint
+from setwise.metrics._inputs import next_above
 from setwise.metrics._sequence import Mask, Rows
 from setwise.metrics.certified import CertifiedSet, ConstraintBound, Requirement, certify, describe
 from setwise.metrics.constraints import read_constraints
@@ -87,7 +88,7 @@ class Certification:
         if requirements:
             weight, bounded = self._weight(asked.max_weight)
             rows = Rows(_array(scores.detach().reshape(-1)[kept].double()), self.positive, weight)
-            self.found = certify(rows, requirements, asked.confidence, above=_step(scores.dtype), bounded=bounded)
+            self.found = certify(rows, requirements, asked.confidence, above=next_above(scores), bounded=bounded)
 
     def _weight(self, max_weight: float | None) -> tuple[NDArray[np.float64] | None, bool]:
         """Weights over their bound, where they differ; and whether the bound is known."""
@@ -189,16 +190,6 @@ def _untested(constraint: RateConstraint) -> ConstraintBound:
     what = "churn" if constraint.reference is not None else "a difference between groups"
     reason = f"{constraint} has no exact test, since it is {what}; it is considered on these rows only"
     return ConstraintBound(str(constraint), constraint.group, float("nan"), float("nan"), False, 0, None, reason)
-
-
-def _step(dtype: torch.dtype) -> Any:
-    """The next larger number in the type in which scores are compared with the threshold."""
-    if dtype == torch.bfloat16:
-        end = torch.tensor(float("inf"), dtype=dtype)
-        return lambda value: float(torch.nextafter(torch.tensor(value, dtype=dtype), end))
-    kinds: dict[torch.dtype, Any] = {torch.float16: np.float16, torch.float32: np.float32}
-    number: Any = kinds.get(dtype, np.float64)
-    return lambda value: float(np.nextafter(number(value), number(np.inf)))
 
 
 def _array(values: Tensor) -> NDArray[Any]:

@@ -60,19 +60,21 @@ class Judge:
         return torch.cat(violations).cpu(), torch.from_numpy(value).nan_to_num(-math.inf)
 
 
-def best_place(violation: Tensor, value: Tensor) -> int:
+def best_place(violation: Tensor, value: Tensor, *, lowest: bool = False) -> int:
     """The first of k places with the least worst violation and, among these, the highest value.
 
     Args:
         violation: # shape: (rows, k)
         value: # shape: (k,)
+        lowest: Take the last of equals instead, where thresholds fall the lowest.
     """
     worst = violation.amax(0).clamp(min=0)
     worst = torch.where(worst <= TOLERANCE, 0.0, worst)
     allowed = worst <= worst.min() * (1 + TOLERANCE)
     top = float(value[allowed].max())
     slack = TOLERANCE * abs(top) if math.isfinite(top) else 0.0
-    return int((allowed & (value >= top - slack)).int().argmax())
+    best = (allowed & (value >= top - slack)).nonzero().squeeze(1)
+    return int(best[-1 if lowest else 0])
 
 
 def running_counts(scores: Tensor, weights: Tensor, views: list[View]) -> Curve:

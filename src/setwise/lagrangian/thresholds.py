@@ -33,6 +33,7 @@ from setwise.lagrangian.rates import RateConstraint, read_constraints
 from setwise.measures._base import positives, prepare
 from setwise.metrics.certified import ConstraintBound
 from setwise.metrics.constraints import read_rate
+from setwise.metrics.threshold import grows_downwards
 
 
 @dataclass(frozen=True)
@@ -177,6 +178,7 @@ class ThresholdProblem:
         self.scores, self.labels, self.group = scores.detach().reshape(-1), labels, group
         self.weights = torch.ones_like(self.scores, dtype=torch.float64) if w is None else w.reshape(-1).double()
         self.judge = Judge(views, objective)
+        self.lowest = asked is not None and grows_downwards(maximize)
         self.curve = running_counts(self.scores, self.weights, views)
         self.constraints, self.asked = constraints, asked
         self.own_weights = w
@@ -190,13 +192,14 @@ class ThresholdProblem:
         if constrained and self.certification is not None:
             curve = _allowed(self.curve, self.certification)
             if len(curve.thresholds):
-                return self._certified(self._best_of(curve, constrained=True), certified=True)
+                return self._certified(self._best_of(curve, constrained=True, certified=True), certified=True)
         fit = self._best_of(self.curve, constrained=constrained)
         return self._certified(fit, certified=False) if constrained else fit
 
-    def _best_of(self, curve: Curve, *, constrained: bool) -> ThresholdFit:
+    def _best_of(self, curve: Curve, *, constrained: bool, certified: bool = False) -> ThresholdFit:
         violation, value = self.judge.look(curve.tables)
-        place = best_place(violation if constrained else torch.zeros_like(violation), value)
+        limits = violation if constrained else torch.zeros_like(violation)
+        place = best_place(limits, value, lowest=certified and self.lowest)
         return ThresholdFit(Threshold((float(curve.thresholds[place]),)), float(value[place]), violation[:, place])
 
     def _certified(self, fit: ThresholdFit, *, certified: bool) -> ThresholdFit:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Literal
 
 from setwise import _checks
@@ -31,6 +32,7 @@ def upper_tail(successes: int, trials: int, rate: float) -> float:
     return _incomplete_beta(float(successes), float(trials - successes + 1), rate)
 
 
+@lru_cache(1024)
 def lower_bound(successes: int, trials: int, confidence: float) -> float:
     """One-sided Clopper-Pearson bound: the p with P(Bin(trials, p) >= successes) = 1 - confidence; 0 of no success."""
     if successes <= 0:
@@ -73,6 +75,7 @@ def upper_bound(successes: int, trials: int, confidence: float) -> float:
     return 1.0 - lower_bound(trials - successes, trials, confidence)
 
 
+@lru_cache(1024)
 def largest_rank(trials: int, rate: float, confidence: float) -> int:
     """The largest k with P(Bin(trials, rate) >= k) >= confidence; 0 where even k = 1 is too many."""
     low, high = 0, trials + 1  # the tail is 1 at 0 and 0 above all trials

@@ -166,7 +166,8 @@ def _verdict(report: Report) -> str:
 def _table(report: Report) -> str:
     seeds = _seeds(report)
     level = f"{100 * report.rows[0].difference.level:g} %"
-    ends = f"{level} intervals over {seeds} seeds" if seeds > 1 else "one seed, so no intervals"
+    ends = f"{level} intervals over {seeds} seeds, which cover {report.rows[0].covers}"
+    ends = ends if seeds > 1 else "one seed, so no intervals"
     return table(
         [("Measure", True), *((method.title, False) for method in report.methods), ("Difference", False)],
         [_row(row, trained=row.key == report.measure) for row in report.rows],
@@ -184,12 +185,12 @@ def _row(row: Row, *, trained: bool) -> str:
 def _constraints(report: Report) -> str:
     if not report.constraints:
         return ""
-    heads = [(title, False) for method in report.methods for title in (method.title, "holds")]
+    heads = [(title, False) for method in report.methods for title in (method.title, "met in")]
     rows = [
         f"<tr>{text_cell(row.constraint)}"
         + "".join(
-            f"<td>{interval_cell(value)}</td><td>{met} of {row.seeds}</td>"
-            for value, met in zip(row.values, row.met, strict=True)
+            f"<td>{interval_cell(value)}</td><td>{row.said(method).removeprefix('met in ')}</td>"
+            for method, value in enumerate(row.values)
         )
         + "</tr>"
         for row in report.constraints
@@ -197,8 +198,8 @@ def _constraints(report: Report) -> str:
     return "<h2>Constraints</h2>\n" + table(
         [("Constraint", True), *heads],
         rows,
-        caption="On the test sets, at the threshold that meets them on the validation set: mean over the seeds, and in "
-        "how many of them the constraint holds up to two standard errors.",
+        caption="On the test sets, at the threshold chosen on the validation set: mean over the seeds, and in how many "
+        "test sets the estimate meets the bound; certain: in how many its 95 % confidence bound does.",
         name="constraints",
     )
 
