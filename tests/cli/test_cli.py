@@ -240,7 +240,7 @@ def with_settings(text: str, *arguments: str) -> Callable[[Path], list[str]]:
 
 
 REFUSED: dict[str, tuple[Callable[[Path], list[str]], str]] = {
-    "unknown measure": (plain("train", "--measure", "auk", "--out", "FOLDER/out"), r"Did you mean 'auc'.*`measure`.*'auk'"),
+    "unknown measure": (plain("train", "--measure", "auk", "--out", "FOLDER/out"), r"mean 'auc'.*`measure`.*'auk'"),
     "unknown data": (plain("train", "--data", "fasion", "--out", "FOLDER/out"), r"fashion.*'fasion'"),
     "unknown class": (plain("train", "--positive", "hat", "--out", "FOLDER/out"), r"`positive`.*shirt.*'hat'"),
     "missing file": (plain("train", "FOLDER/none.csv", "--out", "FOLDER/out"), r"none\.csv"),
