@@ -19,6 +19,7 @@ _TINY = 1e-300  # keeps a denominator of Lentz's recursion away from 0
 _TERMS = 100_000  # enough for n = 1e9
 _STEPS = 100  # of the search for a bound; some ten are enough
 _WIDTH = 1e-14  # of the bracket of a bound, relative
+_ROUNDING = 1e-10  # of delta: a tail that equals it up to rounding is not above it
 
 
 def upper_tail(successes: int, trials: int, rate: float) -> float:
@@ -81,7 +82,7 @@ def largest_rank(trials: int, rate: float, confidence: float) -> int:
     low, high = 0, trials + 1  # the tail is 1 at 0 and 0 above all trials
     while high - low > 1:
         middle = (low + high) // 2
-        if upper_tail(middle, trials, rate) >= confidence:
+        if upper_tail(middle, trials, rate) >= confidence - _ROUNDING * (1 - confidence):
             low = middle
         else:
             high = middle
@@ -95,7 +96,7 @@ def rows_needed(level: float, confidence: float) -> int | None:
     if level >= 1:
         return None
     count = max(math.floor(math.log1p(-confidence) / math.log(level)) - 1, 1)
-    while level**count > 1 - confidence:
+    while level**count > (1 - confidence) * (1 + _ROUNDING):
         count += 1
     return count
 
