@@ -240,7 +240,7 @@ def with_settings(text: str, *arguments: str) -> Callable[[Path], list[str]]:
 
 
 REFUSED: dict[str, tuple[Callable[[Path], list[str]], str]] = {
-    "unknown measure": (plain("train", "--measure", "auk", "--out", "FOLDER/out"), r"`measure`.*auc.*'auk'.*'auc'"),
+    "unknown measure": (plain("train", "--measure", "auk", "--out", "FOLDER/out"), r"mean 'auc'.*`measure`.*'auk'"),
     "unknown data": (plain("train", "--data", "fasion", "--out", "FOLDER/out"), r"fashion.*'fasion'"),
     "unknown class": (plain("train", "--positive", "hat", "--out", "FOLDER/out"), r"`positive`.*shirt.*'hat'"),
     "missing file": (plain("train", "FOLDER/none.csv", "--out", "FOLDER/out"), r"none\.csv"),
@@ -371,7 +371,7 @@ def test_console_script_ends_with_the_exit_code(tmp_path: Path) -> None:
         [*program, "train", "--measure", "auk"], capture_output=True, text=True, cwd=tmp_path, check=False
     )
     assert done.returncode == 2
-    assert done.stderr.startswith("setwise: error: Expected `measure`")
+    assert done.stderr.startswith("setwise: error: Did you mean 'auc'? Expected `measure`")
     assert done.stderr.count("\n") == 1
     assert done.stdout == ""
 

@@ -270,6 +270,13 @@ def test_verdict_needs_the_whole_interval_on_one_side(low: float, high: float, k
     assert f'class="verdict {kind}"' in page_module._verdict(report(rows=[row(low, high)]))
 
 
+def test_the_certificate_stands_under_the_verdict() -> None:
+    line = "recall[sex=<F>] >= 0.9 holds with 95 % confidence."
+    text = page_module._verdict(report(certificate=[line]))
+    assert text.endswith("<p>recall[sex=&lt;F&gt;] &gt;= 0.9 holds with 95 % confidence.</p>")
+    assert page_module._verdict(report()).count("<p") == 1
+
+
 def test_the_trained_measure_is_the_one_marked_and_compared() -> None:
     made = report(measure="f1", rows=[row(0.01, 0.05), row(-0.2, -0.1, "f1", "F1")])
     assert 'class="verdict worse"' in page_module._verdict(made)

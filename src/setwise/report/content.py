@@ -108,6 +108,7 @@ class Report:
         groups: Names of the groups by column.
         constraints: The constraints on the test sets.
         shown_seed: The seed that is shown first; by default the lowest.
+        certificate: What the thresholds are certified to keep on new data, in sentences.
         columns: What became of every column of the table, by name.
         usage: How to use the model: texts to copy, by title.
     """
@@ -123,6 +124,7 @@ class Report:
     groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
     constraints: Sequence[ConstraintRow] = ()
     shown_seed: int | None = None
+    certificate: Sequence[str] = ()
     columns: Mapping[str, str] = field(default_factory=dict)
     usage: Mapping[str, str] = field(default_factory=dict)
 

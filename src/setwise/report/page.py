@@ -160,7 +160,8 @@ def _seeds(report: Report) -> int:
 
 def _verdict(report: Report) -> str:
     kind, sentence = verdict(report.trained_row(), report.methods, _seeds(report))
-    return f'<p class="verdict {kind}">{escaped(sentence)}</p>'
+    certified = "".join(f"\n<p>{escaped(line)}</p>" for line in report.certificate)
+    return f'<p class="verdict {kind}">{escaped(sentence)}</p>{certified}'
 
 
 def _table(report: Report) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+
 from setwise.metrics import Interval
 from setwise.report.deciding import percent
 from setwise.report.evaluation import ConstraintCheck, Evaluation, PairedRow, ScoreColumn
@@ -31,7 +33,7 @@ def _decision(evaluation: Evaluation, column: ScoreColumn) -> str:
     plain = [
         f"{title_of(key)} {number(decision.rate(key).estimate)}" for key in ("recall", "precision") if key not in said
     ]
-    where = f"At the {_HOW[decision.how]} threshold {number(decision.threshold)}"
+    where = f"At the {_HOW[decision.how]} threshold {threshold_text(column)}"
     return f"{where}: {', '.join([*asked, *plain])}."
 
 
@@ -158,6 +160,21 @@ def number(value: float) -> str:
     return f"{value:.3f}" if 0.01 <= abs(value) < 1000 or value == 0 else f"{value:.4g}"
 
 
+def threshold_text(column: ScoreColumn) -> str:
+    """The threshold with as many digits as it takes to decide alike on the column's scores, three decimals at least."""
+    value = column.decision.threshold
+    if not math.isfinite(value):
+        return number(value)
+    scores = column.scores.astype(np.float64)
+    lowest = float(scores.min(initial=math.inf, where=scores >= value))
+    below = float(scores.max(initial=-math.inf, where=scores < value))
+    for digits in range(3, 18):
+        text = number(value) if digits == 3 else f"{value:.{digits}g}"
+        if below < float(text) <= lowest:
+            return text
+    return repr(value)
+
+
 def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
@@ -169,7 +186,7 @@ def table(evaluation: Evaluation) -> str:
     columns = evaluation.columns
     keys = dict.fromkeys(row.key for column in columns for row in column.measures)
     body = [[title_of(key), *(_cell(column, key) for column in columns)] for key in keys]
-    body.insert(0, ["threshold", *(number(column.decision.threshold) for column in columns)])
+    body.insert(0, ["threshold", *map(threshold_text, columns)])
     lines += _grid([f"measure [{level} interval]", *(column.name for column in columns)], body)
     if evaluation.comparisons:
         pairs = [
