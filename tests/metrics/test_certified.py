@@ -530,7 +530,7 @@ def test_a_larger_bound_is_more_careful_and_the_scale_of_weights_does_not_matter
             ).threshold
         )
 
-    assert threshold(8) < threshold(3)
+    assert threshold(40) < threshold(20) < threshold(3)
     assert threshold(3) == threshold(3, scale=1e6)
     assert threshold(3) == threshold(3, scale=1e-6)
 
