@@ -39,7 +39,6 @@ _USUAL = {
     "precision": "precision@recall>=0.9",
     "recall": "recall@precision>=0.8",
     "fpr": "fpr@tpr>=0.95",
-    **dict.fromkeys(("auc_micro", "auc_macro", "roc_auc_macro", "roc_auc_micro"), "auc_ova"),
     "pauc": "pauc@fpr<=0.1",
 }
 _MEANT = {  # what is near by meaning, not by letters
