@@ -40,7 +40,7 @@ from setwise.metrics import _calibration_fits as fits
 from setwise.metrics._inputs import Floats, Values, read_array, read_sample, read_vector, same_length
 
 ISOTONIC_POSITIVES = 300
-"""Positives, and negatives, from which on :func:`fit_calibration` takes isotonic regression (measured: `benchmarks/calibration.py maps`)."""
+"""So many positives, and negatives, make isotonic regression better (measured: ``benchmarks/calibration.py maps``)."""
 
 _FLAT = 1e-12  # scores whose spread is this small beside their mean differ by rounding alone
 
