@@ -1,8 +1,8 @@
 """Calibration rows of a comparison: the half of the validation set that certifies the threshold, and no more.
 
 The best epoch is the best on the rows that chose it, so these rows flatter it. On Adult, split anew by each seed,
-thresholds certified for recall >= 0.9 with 95 % confidence on the same rows had a test recall of 0.904 in the mean, where
-0.911 was to be expected, and one below 0.9 in 3 of 10 trainings; on rows of their own 0.916, and below 0.9 in 1 of 20.
+thresholds certified for recall >= 0.9 with 95 % confidence on the same rows had a test recall of 0.904 in the mean
+(0.911 was to be expected) and one below 0.9 in 3 of 10 trainings; on rows of their own 0.916, and below 0.9 in 1 of 20.
 """
 
 from __future__ import annotations
