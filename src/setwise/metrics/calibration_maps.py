@@ -40,7 +40,11 @@ from setwise.metrics import _calibration_fits as fits
 from setwise.metrics._inputs import Floats, Values, read_array, read_sample, read_vector, same_length
 
 ISOTONIC_POSITIVES = 300
-"""So many positives, and negatives, make isotonic regression better (measured: ``benchmarks/calibration.py maps``)."""
+"""Positives, and negatives, from which on :func:`fit_calibration` takes isotonic regression.
+
+Measured by ``benchmarks/calibration.py maps`` on three tables: with 30 positives its Brier score is 1 to 2 % worse than
+Platt scaling's on two of them, from 300 on at most 0.6 % worse on one and 0.6 to 2 % better on the others.
+"""
 
 _FLAT = 1e-12  # scores whose spread is this small beside their mean differ by rounding alone
 
