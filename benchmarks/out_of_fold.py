@@ -4,9 +4,10 @@
 
 From a large table (Adult, credit default) rows with about 30, 100 or 300 positives are drawn;
 `MeasureClassifier("auc", subject_to="recall>=...", confidence=0.95)` is fitted to them alone, and its recall and
-precision are taken on 12,000 of the other rows. The same without `confidence` is "naive". Out-of-fold scores are those of single
-networks and the score in use is the mean of all, so the certificate is an approximation; the figure to look at is how
-often a certified floor holds, 95 % in theory. (`benchmarks/cross_fit_coverage.py` asks the same of other models.)
+precision are taken on 12,000 of the other rows. The same without `confidence` is "naive". Out-of-fold scores are those
+of single networks and the score in use is the mean of all, so the certificate is an approximation; the figure to look
+at is how often a certified floor holds, 95 % in theory. (`benchmarks/cross_fit_coverage.py` asks the same of other
+models.)
 
 Then 20 of KEEL's tables, 5 folds: their test parts are small, so the mean recall over all of them is printed.
 

@@ -73,15 +73,15 @@ def test_all_of_scikit_learns_checks_pass_and_none_is_skipped() -> None:
     run_all_checks("max_iter=20, folds=2, hidden_layer_sizes=(8,), threshold='most_probable'", {})
 
 
-@pytest.mark.slow
-def test_they_pass_at_default_settings() -> None:
-    run_all_checks("threshold='most_probable'", {})
-
-
-@pytest.mark.slow
 def test_one_check_alone_wants_decisions_where_the_probability_is_one_half() -> None:
     # scikit-learn excepts its own FixedThresholdClassifier and TunedThresholdClassifierCV from the same check
-    run_all_checks("", DECIDES_AT_THRESHOLD)
+    run_all_checks("max_iter=20, folds=2, hidden_layer_sizes=(8,)", DECIDES_AT_THRESHOLD)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("settings", ["", "threshold='most_probable'"])
+def test_they_pass_at_default_settings(settings: str) -> None:
+    run_all_checks(settings, {})
 
 
 @pytest.mark.parametrize("measure", ["auc", "f1", "ap", "auc_mu", "f1[macro]", "balanced_accuracy"])
