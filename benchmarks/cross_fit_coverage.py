@@ -12,7 +12,8 @@ one of
 The recall of the shipped model on all other rows says whether the floor holds. `naive` is the threshold without
 `confidence`, on the same out-of-fold scores with the refit.
 
-    python benchmarks/cross_fit_coverage.py [--draws 40] [--only adult] [--out runs/cross_fit_coverage.jsonl] [--small]
+    python benchmarks/cross_fit_coverage.py [--draws 40] [--folds 5] [--positives 30 50] [--only adult] [--small]
+        [--out runs/cross_fit_coverage.jsonl]
 
 Prints the share of draws in which the floor holds for each table, model and number of positives. With `--small`: KEEL's
 small tables, five-fold test parts, with the recall pooled over them. A line of JSON for each draw goes to the
@@ -47,7 +48,6 @@ CONFIDENCE = 0.95
 FLOORS = (0.8, 0.9)
 POSITIVES = (30, 50, 100, 300)
 FOLDS = 5
-BAR = 0.9  # of draws in which the floor holds
 LARGE = ("adult", "credit default", "linear", "interactions")
 SMALL = (
     *(
@@ -135,17 +135,17 @@ def draw(rng: np.random.Generator, rows: Rows, positives: int) -> tuple[Rows, Ro
     return rows.take(chosen), rows.take(rest)
 
 
-def evaluate(model: str, sample: Rows, test: Rows, seed: int) -> dict[str, Any]:
+def evaluate(model: str, sample: Rows, test: Rows, seed: int, folds: int = FOLDS) -> dict[str, Any]:
     """Found and all positives of the test rows, for every way to ship and every floor."""
     positives = test.x[test.y == 1]  # all that recall needs
-    parts = list(StratifiedKFold(FOLDS, shuffle=True, random_state=seed).split(sample.x, sample.y))
-    folds = [fit(model, sample.take(train)) for train, _ in parts]
+    parts = list(StratifiedKFold(folds, shuffle=True, random_state=seed).split(sample.x, sample.y))
+    models = [fit(model, sample.take(train)) for train, _ in parts]
     out_of_fold = np.empty(len(sample.y))
-    for scorer, (_, test_part) in zip(folds, parts, strict=True):
+    for scorer, (_, test_part) in zip(models, parts, strict=True):
         out_of_fold[test_part] = scorer(sample.x[test_part])
     on_test = {
         "refit": fit(model, sample)(positives),
-        "mean": np.mean([scorer(positives) for scorer in folds], axis=0),
+        "mean": np.mean([scorer(positives) for scorer in models], axis=0),
     }
     half = np.zeros(len(sample.y), dtype=bool)
     for label in (0, 1):
@@ -174,20 +174,22 @@ def _found(scores: Floats, threshold: float) -> tuple[int, int]:
     return int((scores >= threshold).sum()), len(scores)
 
 
-def large_runs(names: Sequence[str], draws: int) -> Iterator[tuple[dict[str, Any], Callable[[], dict[str, Any]]]]:
+def large_runs(
+    names: Sequence[str], sizes: Sequence[int], draws: int, folds: int
+) -> Iterator[tuple[dict[str, Any], Callable[[], dict[str, Any]]]]:
     """Keys and work of the draws from large tables."""
     for name in names:
         rows = load(name)
-        for positives in POSITIVES:
+        for positives in sizes:
             for number in range(draws):
                 for model in MODELS:
-                    key = {"table": name, "model": model, "positives": positives, "draw": number}
+                    key = {"table": name, "model": model, "positives": positives, "draw": number, "folds": folds}
 
                     def work(
                         rows: Rows = rows, positives: int = positives, number: int = number, model: str = model
                     ) -> dict[str, Any]:
                         sample, rest = draw(np.random.default_rng([positives, number]), rows, positives)
-                        return evaluate(model, sample, rest, number)
+                        return evaluate(model, sample, rest, number, folds)
 
                     yield key, work
 
@@ -242,10 +244,12 @@ def _entry(runs: Sequence[Sequence[int]], floor: float, *, pooled: bool) -> str:
 
 
 def main() -> int:
-    """Run what is missing; 1 where the floor holds in fewer than 90 % of all draws of a variant."""
+    """Run what is missing, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--draws", type=int, default=40)
-    parser.add_argument("--only", nargs="*")
+    parser.add_argument("--folds", type=int, default=FOLDS)
+    parser.add_argument("--positives", nargs="*", type=int, default=list(POSITIVES))
+    parser.add_argument("--only", nargs="*", help="tables")
     parser.add_argument("--small", action="store_true")
     parser.add_argument("--out", type=Path, default=Path("runs/cross_fit_coverage.jsonl"))
     options = parser.parse_args()
@@ -255,20 +259,20 @@ def main() -> int:
     stored = options.out.read_text(encoding="utf-8").splitlines() if options.out.exists() else []
     lines = [json.loads(line) for line in stored]
     done = {_key(line) for line in lines}
-    runs = small_runs(names) if options.small else large_runs(names, options.draws)
+    runs = small_runs(names) if options.small else large_runs(names, options.positives, options.draws, options.folds)
     with options.out.open("a", encoding="utf-8") as file:
         for key, work in runs:
             if _key(key) not in done:
                 lines.append({**key, "floors": work()})
                 file.write(json.dumps(lines[-1]) + "\n")
                 file.flush()
-    mine = [line for line in lines if line["table"] in names]
+    mine = [line for line in lines if line["table"] in names and line.get("folds", FOLDS) == options.folds]
     print(summary(mine, pooled=options.small))
     return 0
 
 
 def _key(line: dict[str, Any]) -> tuple[Any, ...]:
-    return line["table"], line["model"], line["positives"], line["draw"]
+    return line["table"], line["model"], line["positives"], line["draw"], line.get("folds", FOLDS)
 
 
 if __name__ == "__main__":
