@@ -13,7 +13,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.metrics import precision_score, recall_score
-from sklearn.model_selection import cross_val_predict, cross_val_score, train_test_split
+from sklearn.model_selection import ShuffleSplit, cross_val_predict, cross_val_score, train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -116,21 +116,36 @@ def test_probabilities_are_the_classifiers_own_where_it_has_some() -> None:
     assert not hasattr(ThresholdClassifier(RidgeClassifier().fit(X_TRAIN, Y_TRAIN)), "predict_proba")
 
 
-def test_out_of_fold_scores_choose_and_all_rows_are_learned() -> None:
+def test_out_of_fold_scores_choose_and_the_mean_of_the_folds_decides() -> None:
     chosen = ThresholdClassifier(LogisticRegression(), subject_to="recall>=0.9", confidence=0.95, cv=5)
     chosen.fit(X_TRAIN, Y_TRAIN)
     assert chosen.choice_.certified
+    assert len(chosen.estimators_) == 5
     assert recall_score(Y_HELD, chosen.predict(X_HELD), pos_label="malignant") >= 0.9
-    whole = LogisticRegression().fit(X_TRAIN, Y_TRAIN)
-    assert np.array_equal(chosen.decision_function(X_HELD), whole.decision_function(X_HELD))
-    apart = cross_val_predict(LogisticRegression(), X_TRAIN, Y_TRAIN, cv=5, method="decision_function")
+    mean = np.mean([model.predict_proba(X_HELD) for model in chosen.estimators_], axis=0)
+    assert np.array_equal(chosen.predict_proba(X_HELD), mean)
+    assert np.array_equal(chosen.predict(X_HELD) == "malignant", mean[:, 1] >= chosen.threshold_)
+    apart = cross_val_predict(LogisticRegression(), X_TRAIN, Y_TRAIN, cv=5, method="predict_proba")[:, 1]
     assert (
         chosen.threshold_
         == choose_threshold(apart, Y_TRAIN == "malignant", subject_to="recall>=0.9", confidence=0.95).threshold
     )
     assert cross_val_score(chosen, X, NAMES, cv=2).min() > 0.9
+    ridge = ThresholdClassifier(RidgeClassifier(), cv=3).fit(X_TRAIN, Y_TRAIN)
+    values = np.mean([model.decision_function(X_HELD) for model in ridge.estimators_], axis=0)
+    assert np.array_equal(ridge.decision_function(X_HELD), values)
+    with pytest.raises(InputError, match=r"`cv` to test every row once, .* 213 rows never"):
+        ThresholdClassifier(LogisticRegression(), cv=ShuffleSplit(1, test_size=0.5)).fit(X_TRAIN, Y_TRAIN)
+
+
+def test_a_refit_on_all_rows_decides_without_ensemble() -> None:
+    chosen = ThresholdClassifier(LogisticRegression(), cv=3, ensemble=False).fit(X_TRAIN, Y_TRAIN)
+    whole = LogisticRegression().fit(X_TRAIN, Y_TRAIN)
+    assert np.array_equal(chosen.decision_function(X_HELD), whole.decision_function(X_HELD))
+    assert np.array_equal(chosen.predict_proba(X_HELD), whole.predict_proba(X_HELD))
     weight = np.where(Y_TRAIN == "malignant", 5.0, 1.0)
-    weighted = ThresholdClassifier(LogisticRegression(), cv=3).fit(X_TRAIN, Y_TRAIN, sample_weight=weight)
+    weighted = ThresholdClassifier(LogisticRegression(), cv=3, ensemble=False)
+    weighted.fit(X_TRAIN, Y_TRAIN, sample_weight=weight)
     heavy = LogisticRegression().fit(X_TRAIN, Y_TRAIN, sample_weight=weight)
     assert np.array_equal(weighted.decision_function(X_HELD), heavy.decision_function(X_HELD))
 
