@@ -55,7 +55,8 @@ LAYERS: dict[str, set[str]] = {
         "integrations",
         "report",
     },
-    "cli": {"_checks", "measures", "losses", "metrics", "data", "integrations", "report", "experiments"},
+    "app": {"_checks", "metrics", "data", "report"},
+    "cli": {"app", "_checks", "measures", "losses", "metrics", "data", "integrations", "report", "experiments"},
 }
 
 

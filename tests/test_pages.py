@@ -11,6 +11,8 @@ import pytest
 
 DOCS = Path(__file__).parents[1] / "docs"
 EXAMPLES = {  # at least so many lines that run
+    "certified-thresholds": 35,
+    "command-line": 7,
     "constraints": 36,
     "dual-ascent": 16,
     "gradients": 6,

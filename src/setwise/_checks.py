@@ -134,9 +134,8 @@ def in_range(
     """Refuse a number outside [low, high] (an open end excludes the end itself), NaN, or not a number at all."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
         raise TypeError(f"Expected `{name}` to be a number, but got {type(value).__name__}.")
-    below = value <= low if open_low else value < low
-    above = value >= high if open_high else value > high
-    if below or above or math.isnan(value):
+    inside = (value > low if open_low else value >= low) and (value < high if open_high else value <= high)
+    if not inside:  # NaN is inside of nothing; a symbolic number of `torch.compile` has no `math.isnan`
         left = "(" if open_low or low == -math.inf else "["
         right = ")" if open_high or high == math.inf else "]"
         raise InputError(f"Expected `{name}` to be in {left}{low}, {high}{right}, but got {value}.")

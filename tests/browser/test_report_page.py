@@ -1,4 +1,4 @@
-"""The report page in a real browser: the slider, the groups, both colour schemes, and no network.
+"""The page of a comparison in a real browser: the slider, the groups, both colour schemes, and no network.
 
 Run by ``make test-browser``; skipped where there is no Chromium, which fails in continuous integration. Screenshots go
 to ``runs/browser``.
@@ -8,25 +8,21 @@ from __future__ import annotations
 
 import math
 import re
-import shutil
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
-from setwise.metrics import Interval, confusion_counts
+from setwise.metrics import Interval, confusion_counts, rate_bound
 from setwise.report import ConstraintRow, Method, Report, Row, Training, write_report
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Page
 
 METHODS = Method("cross_entropy", "Cross-entropy"), Method("auc", "AUROC loss")
 SHOTS = Path(__file__).resolve().parents[2] / "runs" / "browser"
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed to open the page with")
 
 
 def training(method: str, seed: int) -> Training:
@@ -44,7 +40,7 @@ TRAININGS = {(method.key, seed): training(method.key, seed) for method in METHOD
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> str:
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     def interval(mean: float, low: float, high: float) -> Interval:
         return Interval(mean, low, high, 0.95)
 
@@ -66,37 +62,13 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> str:
         constraints=[ConstraintRow("recall[sex=Female]>=0.8", values, (1, 3), 3)],
         shown_seed=1,
     )
-    return write_report(report, tmp_path_factory.mktemp("page") / "report.html").as_uri()
+    return write_report(report, tmp_path_factory.mktemp("page") / "report.html")
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    with playwright.sync_playwright() as driver:
-        opened = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield opened
-        opened.close()
-
-
-@pytest.fixture(params=["light", "dark"])
-def page(browser: Browser, address: str, request: pytest.FixtureRequest) -> Iterator[Page]:
-    """The page in one colour scheme; it may complain about nothing and ask for nothing but itself."""
-    opened = browser.new_page(color_scheme=request.param, viewport={"width": 1200, "height": 900})
-    troubles: list[str] = []
-    asked: list[str] = []
-    opened.on("console", lambda message: troubles.append(message.text))
-    opened.on("pageerror", lambda error: troubles.append(str(error)))
-    opened.on("request", lambda wanted: asked.append(wanted.url))
-    opened.goto(address)
-    yield opened
-    assert troubles == []
-    assert [url for url in asked if not url.startswith("data:")] == [address]
-    opened.close()
-
-
-def scheme(page: Page) -> str:
-    dark = page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches")
-    return "dark" if dark else "light"
+@pytest.fixture
+def page(visit: Callable[..., Page], path: Path, scheme: str) -> Page:
+    """The page in one colour scheme."""
+    return visit(path, scheme=scheme)
 
 
 def move(page: Page, value: float) -> None:
@@ -162,11 +134,16 @@ def test_at_first_each_method_has_its_own_threshold_and_the_button_goes_back(pag
     assert page.get_attribute("#chosen", "aria-pressed") == "true"
 
 
-def test_the_scale_in_log_odds_reaches_small_probabilities(page: Page) -> None:
-    page.select_option("#scale", "log-odds")
-    move(page, -2.5)
-    assert shown_counts(page, 0) == counts("cross_entropy", 1, -2.5)
-    assert page.inner_text("#value") == "0.076"
+def test_the_scale_by_share_reaches_few_cases(page: Page) -> None:
+    page.select_option("#scale", "share")
+    move(page, 130)
+    tp, fp, _, _ = shown_counts(page, 1)
+    assert 0 < tp + fp < 0.05 * 1500
+    threshold = np.sort(TRAININGS["auc", 1].scores)[-int(tp + fp)]
+    assert shown_counts(page, 1) == counts("auc", 1, float(threshold))
+    assert "predicted positive" in page.inner_text("#value")
+    move(page, 160)
+    assert shown_counts(page, 1)[:2] == (0, 0)
 
 
 def test_another_seed_has_other_counts(page: Page) -> None:
@@ -184,19 +161,35 @@ def test_the_group_table_follows_slider_and_column(page: Page) -> None:
         assert [cell[0] for cell in cells[::2]] == list(names)
         for k in range(len(names)):
             of = one.groups[column] == k
-            tp, fp, fn, _ = confusion_counts(one.scores[of], one.labels[of])
-            assert cells[2 * k][1] == str(int(of.sum()))
-            assert cells[2 * k + 1][2:5] == ["AUROC loss", f"{tp / (tp + fn):.3f}", f"{tp / (tp + fp):.3f}"]
+            tp, fp, fn, _ = (int(count) for count in confusion_counts(one.scores[of], one.labels[of]))
+            assert cells[2 * k][2] == str(int(of.sum()))
+            assert cells[2 * k + 1][1] == "AUROC loss"
+            for cell, (successes, trials) in zip(cells[2 * k + 1][3:5], ((tp, tp + fn), (tp, tp + fp)), strict=True):
+                value, low, high = (float(part) for part in re.findall(r"[\d.]+", cell))
+                assert value == pytest.approx(successes / trials, abs=5e-4)
+                # Exact intervals at 95 % are both one-sided bounds at 97.5 %.
+                assert low == pytest.approx(rate_bound(successes, trials, confidence=0.975), abs=6e-4)
+                assert high == pytest.approx(rate_bound(successes, trials, confidence=0.975, side="upper"), abs=6e-4)
 
 
 def test_rates_stand_below_the_counts(page: Page) -> None:
     move(page, 0.5)
     tp, fp, fn, tn = counts("auc", 1, 0.0)
-    cells = page.locator("#rates tbody tr").nth(1).locator("td").all_inner_texts()
-    expected = (tp / (tp + fp), tp / (tp + fn), 2 * tp / (2 * tp + fp + fn), fp / (fp + tn), (tp + fp) / 1500)
-    assert cells == ["AUROC loss", *(f"{value:.3f}" for value in (*expected, (tp + tn) / 1500))]
+    rows = [row.locator("td").all_inner_texts() for row in page.locator("#rates tbody tr").all()]
+    values = {name: float(second) for name, _, second in rows}
+    assert values == pytest.approx(
+        {
+            "Precision": tp / (tp + fp),
+            "Recall": tp / (tp + fn),
+            "F1": 2 * tp / (2 * tp + fp + fn),
+            "False positive rate": fp / (fp + tn),
+            "Predicted positive": (tp + fp) / 1500,
+            "Accuracy": (tp + tn) / 1500,
+        },
+        abs=5e-4,
+    )
     move(page, 1.0)
-    assert page.locator("#rates tbody tr").nth(1).locator("td").nth(1).inner_text() == "–"  # 0/0
+    assert page.locator("#rates tbody tr").nth(0).locator("td").nth(1).inner_text() == "–"  # 0/0
 
 
 def ground(page: Page) -> tuple[int, ...]:
@@ -205,8 +198,8 @@ def ground(page: Page) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", colour)[:3])
 
 
-def test_both_colour_schemes_and_the_button(page: Page) -> None:
-    dark = scheme(page) == "dark"
+def test_both_colour_schemes_and_the_button(page: Page, scheme: str) -> None:
+    dark = scheme == "dark"
     assert (sum(ground(page)) < 150) == dark
     assert page.inner_text("#theme") == ("Light" if dark else "Dark")
     page.click("#theme")
@@ -215,18 +208,18 @@ def test_both_colour_schemes_and_the_button(page: Page) -> None:
     assert (sum(ground(page)) < 150) == dark
 
 
-def test_everything_is_drawn_and_fits(page: Page) -> None:
-    assert page.locator("figure svg").count() == 7
+def test_everything_is_drawn_and_fits(page: Page, scheme: str) -> None:
+    assert page.locator("figure svg").count() == 9
     for figure in page.locator("figure svg").all():
         assert (figure.bounding_box() or {"height": 0})["height"] > 100
     assert "fraud <or> not" in page.inner_text("h1")
     assert page.locator("#constraints tbody tr").count() == 1
-    for width in (1200, 420):
+    for width in (1200, 390):
         page.set_viewport_size({"width": width, "height": 900})
         assert page.evaluate("document.documentElement.scrollWidth") <= width, "nothing sticks out at the side"
     page.set_viewport_size({"width": 1200, "height": 900})
     move(page, 0.6)
     SHOTS.mkdir(parents=True, exist_ok=True)
-    page.screenshot(path=SHOTS / f"report-{scheme(page)}.png", full_page=True)
-    page.set_viewport_size({"width": 420, "height": 900})
-    page.screenshot(path=SHOTS / f"report-{scheme(page)}-narrow.png", full_page=True)
+    page.screenshot(path=SHOTS / f"report-{scheme}.png", full_page=True)
+    page.set_viewport_size({"width": 390, "height": 900})
+    page.screenshot(path=SHOTS / f"report-{scheme}-narrow.png", full_page=True)

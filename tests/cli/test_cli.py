@@ -155,6 +155,34 @@ def test_evaluate_with_other_thresholds(trained: Path, capsys: pytest.CaptureFix
     output = capsys.readouterr().out
     assert "Recall" in output
     assert "No threshold meets the condition on the validation set of seed 0" in output
+    assert re.search(r"seed 1, auc: Not certified: \d+ positives cannot certify recall >= 0.9 at 95 %; \d+ can", output)
+    assert run(["evaluate", str(trained), *conditions, "--confidence", "0"]) == 0
+    assert "ertified" not in capsys.readouterr().out
+    assert run(["evaluate", str(trained), "--subject-to", "recall>=0.3", "--confidence", "0.8"]) == 0
+    output = capsys.readouterr().out
+    assert re.search(
+        r"seed 0, auc: recall >= 0.3 holds with 80 % confidence \(lower bound 0\.\d+; \d+ validation", output
+    )
+    assert "seed 0, auc: These rows have chosen the epoch too" in output, "no rows were kept for it"
+
+
+@pytest.mark.usefixtures("no_page")
+def test_train_says_what_is_certified_and_what_is_not(
+    csv: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["train", str(csv), "--target", "fraud", "--epochs", "1", "--seeds", "1", "--set", "validation=0.5"]
+    easy = [*options, "--measure", "precision@recall>=0.5", "--out", str(tmp_path / "easy")]
+    assert run([*easy, "--confidence", "0.8"]) == 0
+    assert re.search(
+        r"recall >= 0.5 holds with 80 % confidence \(lower bound 0\.\d+; \d+ calibration positives\)\.\nReport: ",
+        capsys.readouterr().out,
+    )
+    assert run([*options, "--subject-to", "recall>=0.98", "--out", str(tmp_path / "hard")]) == 0
+    output = capsys.readouterr().out
+    assert re.search(r"Not certified: \d+ positives cannot certify recall >= 0.98 at 95 %; 149 can\.\nReport: ", output)
+    assert "recall>=0.98: Cross-entropy" in output
+    assert run([*easy, "--overwrite", "--confidence", "0"]) == 0
+    assert "ertified" not in capsys.readouterr().out
 
 
 def test_evaluate_says_where_it_differs(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -212,7 +240,7 @@ def with_settings(text: str, *arguments: str) -> Callable[[Path], list[str]]:
 
 
 REFUSED: dict[str, tuple[Callable[[Path], list[str]], str]] = {
-    "unknown measure": (plain("train", "--measure", "auk", "--out", "FOLDER/out"), r"`measure`.*auc.*'auk'.*'auc'"),
+    "unknown measure": (plain("train", "--measure", "auk", "--out", "FOLDER/out"), r"mean 'auc'.*`measure`.*'auk'"),
     "unknown data": (plain("train", "--data", "fasion", "--out", "FOLDER/out"), r"fashion.*'fasion'"),
     "unknown class": (plain("train", "--positive", "hat", "--out", "FOLDER/out"), r"`positive`.*shirt.*'hat'"),
     "missing file": (plain("train", "FOLDER/none.csv", "--out", "FOLDER/out"), r"none\.csv"),
@@ -343,7 +371,7 @@ def test_console_script_ends_with_the_exit_code(tmp_path: Path) -> None:
         [*program, "train", "--measure", "auk"], capture_output=True, text=True, cwd=tmp_path, check=False
     )
     assert done.returncode == 2
-    assert done.stderr.startswith("setwise: error: Expected `measure`")
+    assert done.stderr.startswith("setwise: error: Did you mean 'auc'? Expected `measure`")
     assert done.stderr.count("\n") == 1
     assert done.stdout == ""
 

@@ -33,15 +33,21 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("adult")
     (made / "adult.csv.xz").write_bytes(lzma.compress("\n".join(lines).encode()))
     (made / "new.csv").write_text("\n".join(new[:30]) + "\n")
+    for name in ("scores.csv", "cal.csv"):
+        fraud = generator.random(500) < 0.2
+        logits = generator.normal(size=(2, 500)) + 2 * fraud
+        rows = zip(*(1 / (1 + np.exp(1.5 - logits))), fraud, strict=True)
+        text = [f"{p},{q},{'FM'[k % 2]},{('ok', 'fraud')[int(y)]}" for k, (p, q, y) in enumerate(rows)]
+        (made / name).write_text("\n".join(["p,q,sex,y", *text]) + "\n")
     return made
 
 
-def test_there_are_five() -> None:
-    assert len(COMMANDS) == 5
+def test_there_are_eight() -> None:
+    assert len(COMMANDS) == 8
     assert all(command.startswith("setwise ") for command in COMMANDS)
 
 
-@pytest.mark.parametrize("number", range(5))
+@pytest.mark.parametrize("number", range(8))
 def test_commands_run_as_written(number: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     words = shlex.split(COMMANDS[number])[1:]

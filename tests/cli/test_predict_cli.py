@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from setwise import metrics
 from setwise.cli.app import run
 from setwise.experiments.model_file import TableModel
+from setwise.experiments.runs import RunFolder
 
 QUICK = ("--epochs", "2", "--seeds", "1", "--batch-size", "32")
 
@@ -33,7 +35,7 @@ def bank(rows: int = 160, seed: int = 0) -> str:
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("bank")
     (folder / "bank.csv").write_text(bank())
-    options = ["--target", "fraud", "--drop", "when", "--group", "sex", "--constraint", "recall[group=sex]>=0.5"]
+    options = ["--target", "fraud", "--drop", "when", "--group", "sex", "--subject-to", "recall[group=sex]>=0.5"]
     out = folder / "run"
     assert run(["train", str(folder / "bank.csv"), "--measure", "f1", *options, "--out", str(out), *QUICK]) == 0
     return out
@@ -52,12 +54,21 @@ def new_table(folder: Path, *columns: str, file: str = "new.csv") -> Path:
 def test_train_says_where_the_model_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "bank.csv").write_text(bank())
     arguments = ["train", str(tmp_path / "bank.csv"), "--drop", "when", "--out", str(tmp_path / "run")]
-    assert run([*arguments, "--constraint", "fpr[sex=F]<=0.5", "--set", "width=4", *QUICK]) == 0
+    assert run([*arguments, "--subject-to", "fpr[sex=F]<=0.5", "--set", "width=4", *QUICK]) == 0
     printed = capsys.readouterr().out
     kept = "(AUROC loss, seed 0, the best on its validation set)"
     assert f"Model:  {tmp_path / 'run' / 'model.safetensors'} {kept}" in printed
-    assert re.search(r"fpr\[sex=F\]<=0\.5 on the test sets: Cross-entropy .*, met in \d of 1; AUROC loss", printed)
+    assert re.search(
+        r"fpr\[sex=F\]<=0\.5: Cross-entropy .*, met in \d of 1 test set \(certain in \d\); AUROC loss", printed
+    )
     assert json.loads((tmp_path / "run" / "settings.json").read_text())["settings"]["width"] == 4
+
+
+def fitted_on_validation(folder: Path, about: Mapping[str, Any]) -> metrics.CalibrationMap:
+    arrays = RunFolder(folder).scores(about["seed"], about["method"])
+    return metrics.fit_calibration(
+        arrays["validation_scores"], arrays["validation_labels"], weight=arrays.get("validation_weights")
+    )
 
 
 def test_predictions_are_those_of_the_model(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -72,6 +83,7 @@ def test_predictions_are_those_of_the_model(trained: Path, tmp_path: Path, capsy
     expected = model.predict(cells)
     assert [row["prediction"] for row in rows] == list(expected.classes)
     assert [float(row["probability"]) for row in rows] == pytest.approx(expected.probabilities.tolist(), rel=1e-5)
+    assert model.calibration == fitted_on_validation(trained, model.about)
     said = capsys.readouterr().err
     assert f"Predictions: {out}" in said
     assert "20 rows" in said

@@ -59,14 +59,16 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     "drop everything": (
         (*GOOD, "--drop", "amount", "--drop", "country", "--drop", "sex"), r"at least one column of inputs"
     ),
-    "constraint without level": ((*GOOD, "--constraint", "recall"), r"constraint to be a rate.*'recall'"),
-    "constraint on an unknown rate": ((*GOOD, "--constraint", "recal>=0.8"), r"constraint.*the rates are recall"),
-    "constraint on an unknown column": ((*GOOD, "--constraint", "recall[group=gendr]>=0.8"), r"`constraint`.*'gendr'"),
-    "constraint on an unknown group": ((*GOOD, "--constraint", "recall[sex=female]>=0.8"), r"group of 'sex' \(F, M\)"),
-    "constraint level above 1": ((*GOOD, "--constraint", "recall>=80"), r"`lower` to be in \[0\.0, 1\.0\].*80"),
-    "difference without a group": ((*GOOD, "--constraint", "tpr_difference<=0.1"), r"--group to name the column"),
+    "constraint by its former name": ((*GOOD, "--constraint", "recall>=0.8"), r"--subject-to 'recall>=0.8'"),
+    "confidence of 1": ((*GOOD, "--confidence", "1"), r"`confidence` to be in \[0, 1\).*1"),
+    "constraint without level": ((*GOOD, "--subject-to", "recall"), r"constraint to be a rate.*'recall'"),
+    "constraint on an unknown rate": ((*GOOD, "--subject-to", "recal>=0.8"), r"constraint.*the rates are recall"),
+    "constraint on an unknown column": ((*GOOD, "--subject-to", "recall[group=gendr]>=0.8"), r"`subject_to`.*'gendr'"),
+    "constraint on an unknown group": ((*GOOD, "--subject-to", "recall[sex=female]>=0.8"), r"group of 'sex' \(F, M\)"),
+    "constraint level above 1": ((*GOOD, "--subject-to", "recall>=80"), r"`lower` to be in \[0\.0, 1\.0\].*80"),
+    "difference without a group": ((*GOOD, "--subject-to", "tpr_difference<=0.1"), r"--group to name the column"),
     "several networks under a constraint": (
-        (*GOOD, "--constraint", "recall>=0.8", "--set", "members=4"), r"`members` to be 1 with constraints.*4"
+        (*GOOD, "--subject-to", "recall>=0.8", "--set", "members=4"), r"`members` to be 1 with constraints.*4"
     ),
     "model unknown": ((*GOOD, "--model", "forest"), r"`model` to be one of 'network', 'boosting'.*'forest'"),
     "setting unknown": ((*GOOD, "--set", "margins=1"), r"settings among.*`margins`"),

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from setwise import AUCLoss, FBetaLoss
+from setwise import AUCLoss, FBetaLoss, MulticlassAUCLoss, PrecisionAtRecallLoss
 from support.draws import perfect, stack
 from support.spec import Case
 from support.table import CASES
@@ -81,10 +81,40 @@ def test_inductor_compiles_the_losses_of_ranks_and_of_counts() -> None:
         check_compiled(next(case for case in CASES if case.loss is loss), "inductor")
 
 
-def check_compiled(case: Case, backend: str) -> None:
+@pytest.mark.slow
+def test_inductor_compiles_a_weight_for_each_class() -> None:
+    # Scales of weights by class fill whole vectors of Inductor's C++, in which exponents of float64 do not compile.
+    torch.compiler.reset()
+    module = FBetaLoss(average="macro")
+    traced = torch.compile(module, fullgraph=True, dynamic=True)
+    scores, labels, weight = torch.randn(40, 12), torch.randint(2, (40, 12)), torch.rand(40, 12)
+    torch.testing.assert_close(traced(scores, labels, weight), module(scores, labels, weight))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["ova", "mu"])
+def test_inductor_gives_the_gradient_of_many_classes(kind: str) -> None:
+    # Inductor's gradient of `softmax(-1).mT` is wrong; the 3 classes of the table are too few to show it.
+    torch.compiler.reset()
+    module = MulticlassAUCLoss(kind=kind)
+    traced = torch.compile(module, fullgraph=True)
+    generator = torch.Generator().manual_seed(0)
+    scores, labels = torch.randn(40, 12, generator=generator), torch.arange(40) % 12
+    (found,) = torch.autograd.grad(traced(scores.requires_grad_(), labels), scores)
+    (expected,) = torch.autograd.grad(module(scores, labels), scores)
+    torch.testing.assert_close(found, expected)
+
+
+def test_compiles_with_symbolic_settings() -> None:
+    # `dynamic=True` traces the numbers among a module's attributes too, so that checks of them see symbols.
+    case = next(case for case in CASES if case.loss is PrecisionAtRecallLoss)
+    check_compiled(case, "aot_eager", dynamic=True)
+
+
+def check_compiled(case: Case, backend: str, *, dynamic: bool | None = None) -> None:
     torch.compiler.reset()  # rows do not share a budget of recompilations
     module = case.loss(**case.settings)
-    compiled: Callable[..., Tensor] = torch.compile(module, fullgraph=True, backend=backend)
+    compiled: Callable[..., Tensor] = torch.compile(module, fullgraph=True, backend=backend, dynamic=dynamic)
     for seed, weighted in ((0, False), (1, True)):
         scores, labels, weight = case.draw(seed, size=33, ties=True, weighted=weighted, dtype=torch.float32)
         eager, traced = scores.clone().requires_grad_(), scores.clone().requires_grad_()

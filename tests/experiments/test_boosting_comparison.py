@@ -38,7 +38,7 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> ComparisonSettings:
         data=str(path),
         weight="w",
         group=("sex",),
-        constraints=("recall[group=sex]>=0.5",),
+        subject_to=("recall[group=sex]>=0.5",),
         minority=None,
         seeds=2,
         epochs=30,

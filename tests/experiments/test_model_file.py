@@ -17,6 +17,7 @@ from setwise._checks import InputError
 from setwise.data import ColumnCode, TableEncoding
 from setwise.experiments.model_file import BOOSTER, FORMAT, KEY, TableModel, booster_bytes
 from setwise.experiments.networks import MLP
+from setwise.metrics import PlattScaling
 
 ENCODING = TableEncoding(
     (ColumnCode("age", median=40.0, indicator=True), ColumnCode("job", ("clerk", "smith", ""))), "fraud", "yes", "no"
@@ -75,6 +76,31 @@ def test_another_threshold_is_a_probability(path: Path) -> None:
     model = TableModel.load(path)
     assert set(model.predict(CELLS, threshold=0.0).classes) == {"yes"}
     assert set(model.predict(CELLS, threshold=1.0).classes) == {"no"}
+
+
+def test_probabilities_are_calibrated_and_decisions_are_those_of_the_score(tmp_path: Path) -> None:
+    map_ = PlattScaling(0.5, -2.0)
+    model = TableModel.load(make(calibration=map_).save(tmp_path / "model.safetensors"))
+    assert model.calibration == map_
+    found = model.predict(CELLS)
+    np.testing.assert_allclose(found.probabilities, map_(found.scores))
+    assert list(found.classes) == list(make().predict(CELLS).classes)  # the threshold is one of the score
+    level = float(np.sort(found.probabilities)[1])
+    chosen = model.predict(CELLS, threshold=level)
+    assert [name == "yes" for name in chosen.classes] == (found.probabilities >= level).tolist()
+
+
+def test_a_file_without_calibration_has_the_sigmoid(path: Path) -> None:
+    from safetensors import safe_open
+
+    with safe_open(path, framework="pt") as file:
+        state = json.loads(file.metadata()[KEY])
+    del state["calibration"]
+    save_file(load_file(path), path, metadata={KEY: json.dumps(state)})
+    assert TableModel.load(path).calibration == PlattScaling(1.0, 0.0)
+    rewrite(path, calibration={"kind": "platt", "slope": -1, "intercept": 0})
+    with pytest.raises(InputError, match=r"whole setwise model.*slope"):
+        TableModel.load(path)
 
 
 def test_a_threshold_that_nothing_reaches_survives(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from setwise._checks import InputError
 from setwise.data import read_cells
 from setwise.experiments import comparison
 from setwise.experiments.comparison import ComparisonSettings, compare, with_epochs
-from setwise.experiments.constraints import Constraints, Groups, check_text, group_columns
+from setwise.experiments.constraints import Constraints, Groups, check_text, group_columns, scored
 from setwise.experiments.model_file import TableModel
 from setwise.experiments.problem import draw, draw_rows, load_problem
 from setwise.experiments.rejudging import rejudge
@@ -67,7 +68,7 @@ def full(settings: ComparisonSettings, tmp_path_factory: pytest.TempPathFactory)
         split="part",
         weight="w",
         group=("sex",),
-        constraints=("recall[group=sex]>=0.6", "fpr[sex=Male]<=0.5"),
+        subject_to=("recall[group=sex]>=0.6", "fpr[sex=Male]<=0.5"),
         measure="precision@recall>=0.7",
     )
     out = tmp_path_factory.mktemp("run") / "out"
@@ -141,12 +142,12 @@ def test_a_split_column_is_kept_to_and_completed(settings: ComparisonSettings, c
         ({"drop": ("fraud",)}, r"`drop` to be another column than the target"),
         ({"drop": ("part",)}, r"column 'when'.*dates.*--drop"),
         ({"drop": ("when",)}, r"column 'part', which says train and test, to be named by --split or --drop"),
-        ({"constraints": ("recall[group=sax]>=0.8",)}, r"`constraint` to be a column"),
+        ({"subject_to": ("recall[group=sax]>=0.8",)}, r"`subject_to` to be a column"),
         (
-            {"constraints": ("recall[sex=Other]>=0.8",)},
+            {"subject_to": ("recall[sex=Other]>=0.8",)},
             r"a group of 'sex' \(Female, Male\).*'Other'",
         ),
-        ({"constraints": ("tpr_difference<=0.1",)}, r"--group to name the column.*there is none"),
+        ({"subject_to": ("tpr_difference<=0.1",)}, r"--group to name the column.*there is none"),
     ],
 )
 def test_columns_that_cannot_be_used_are_refused_before_anything_is_written(
@@ -183,7 +184,7 @@ def test_weights_and_groups_reach_thresholds_measures_and_files(full: tuple[Comp
         assert first["value"] == pytest.approx(own)
     assert results_of(out)["groups"] == {"sex": ["Female", "Male"]}
     assert [row["constraint"] for row in run["constraints"]["test"]] == [
-        "recall[sex=Female]>=0.6", "recall[sex=Male]>=0.6", "fpr[sex=Male]<=0.5"
+        "recall[sex=Female]>=0.6", "recall[sex=Male]>=0.6", "fpr[sex=Male]<=0.5", "recall>=0.7"
     ]  # fmt: skip
     assert rejudge(out).disagreements == []
     assert settings.measure == "precision@recall>=0.7"
@@ -209,14 +210,127 @@ def test_constraints_change_the_measure_trained_network_only(
     monkeypatch.setattr(comparison, "write_report", lambda *_: None)
     one = replace(settings, seeds=1, group=("sex",))
     plain = compare(one, tmp_path / "plain")
-    bound = compare(replace(one, constraints=("positive_rate[group=sex]<=0.1",)), tmp_path / "bound")
+    bound = compare(replace(one, subject_to=("positive_rate[group=sex]<=0.1",)), tmp_path / "bound")
     losses = [[run["history"]["loss"] for run in results.runs] for results in (plain, bound)]
     assert losses[0][0] == losses[1][0]
     assert losses[0][1] != losses[1][1]
     assert plain.runs[0]["threshold"] != bound.runs[0]["threshold"], "but both thresholds have to meet them"
     assert len(bound.constraint_lines()) == 2
-    assert "met in" in bound.constraint_lines()[0]
+    assert "of 1 test set (certain in" in bound.constraint_lines()[0]
     assert plain.constraint_lines() == []
+
+
+# ---------------------------------------------------------------- what is certified
+
+
+def test_with_weights_nothing_is_certified_without_a_bound_of_them(full: tuple[ComparisonSettings, Path]) -> None:
+    results = results_of(full[1])
+    for run in results["runs"]:
+        certificate = run["certificate"]
+        assert certificate["certified"] is False
+        assert certificate["confidence"] == 0.95
+        assert [bound["constraint"] for bound in certificate["bounds"]] == [
+            "recall[sex=Female]>=0.6", "recall[sex=Male]>=0.6", "fpr[sex=Male]<=0.5", "recall>=0.7"
+        ]  # fmt: skip
+        assert certificate["said"] == [
+            "Not certified: weights can be certified only with `max_weight`, a bound on the weights of all cases."
+        ]
+    assert results["certificate"][0].startswith(
+        "Thresholds certified at 95 % on calibration rows: 0 of 2 with cross-entropy"
+    )
+    bounded = rejudge(full[1], confidence=0)
+    assert all("certificate" not in run for run in bounded.runs)
+
+
+def test_a_floor_is_certified_on_rows_that_choose_nothing_else(
+    settings: ComparisonSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(comparison, "write_report", lambda *_: None)
+    one = replace(settings, seeds=1, epochs=1, measure="precision@recall>=0.6", validation=0.5)
+    results = compare(one, tmp_path / "out")
+    run = results.runs[1]
+    scores = RunFolder(tmp_path / "out").scores(0, run["method"])
+    rows = scores["validation_calibration"]
+    np.testing.assert_array_equal(scores["validation_selection"], ~rows)
+    own, labels = scores["validation_scores"][rows], scores["validation_labels"][rows]
+    rest, others = scores["validation_scores"][~rows], scores["validation_labels"][~rows]
+    assert run["history"]["measure"] == [metrics.precision_at_recall(rest, others, recall=0.6)], "chooses the epoch"
+    choice = metrics.choose_threshold(own, labels, maximize="precision", subject_to="recall>=0.6", confidence=0.95)
+    assert choice.certified
+    assert run["threshold"] == choice.threshold
+    positives, bound = int(labels.sum()), choice.bounds[0].bound
+    line = f"recall >= 0.6 holds with 95 % confidence (lower bound {bound:.3f}; {positives} calibration positives)."
+    assert run["certificate"]["said"] == [line]
+    assert results.certificate_lines() == [line]
+    assert TableModel.load(tmp_path / "out").about["certificate"]["said"] == [line]
+    assert results_of(tmp_path / "out")["model"]["certificate"]["certified"] is True
+    assert rejudge(tmp_path / "out").disagreements == []
+    again = rejudge(tmp_path / "out", subject_to="recall>=0.99")
+    needed = f"{positives} positives cannot certify recall >= 0.99 at 95 %; 299 can"
+    assert again.runs[1]["certificate"]["said"] == [f"Not certified: {needed}."]
+
+
+def test_without_confidence_all_validation_rows_choose_the_epoch_and_the_threshold(
+    settings: ComparisonSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(comparison, "write_report", lambda *_: None)
+    one = replace(settings, seeds=1, epochs=1, measure="precision@recall>=0.6", validation=0.5, confidence=0)
+    results = compare(one, tmp_path / "plain")
+    assert "certificate" not in results.runs[1]
+    assert results.certificate_lines() == []
+    scores = RunFolder(tmp_path / "plain").scores(0, results.runs[1]["method"])
+    assert "validation_calibration" not in scores
+    choice = metrics.choose_threshold(
+        scores["validation_scores"], scores["validation_labels"], maximize="precision", subject_to="recall>=0.6"
+    )
+    assert results.runs[1]["threshold"] == choice.threshold
+    late = rejudge(tmp_path / "plain", confidence=0.95).runs[1]["certificate"]["said"]
+    assert "validation positives" in late[0]
+    assert late[1].startswith("These rows have chosen the epoch too")
+
+
+def test_rows_are_kept_for_certifying_only_where_they_can(settings: ComparisonSettings) -> None:
+    def rows(**changes: Any) -> Any:
+        return draw(load_problem(replace(settings, **changes)), replace(settings, **changes), 0).rows
+
+    assert rows() is None
+    assert rows(measure="precision@recall>=0.6", confidence=0) is None
+    held = rows(measure="precision@recall>=0.6", validation=0.5)
+    assert not (held.calibration & held.selection).any()
+    assert held.calibration.sum() == pytest.approx(len(held.calibration) / 2, abs=2)
+    few = rows(measure="precision@recall>=0.95")
+    assert few.selection.all(), "too few positives, so all rows choose the epoch"
+    assert few.calibration.sum() == pytest.approx(len(few.calibration) / 2, abs=2)
+    assert rows(subject_to=("fpr[group=sex]<=0.3",), validation=0.5).selection.sum() < len(held.selection)
+
+
+def test_met_is_said_of_the_estimate_and_certain_of_its_bound() -> None:
+    arrays = {
+        "test_scores": np.repeat([1.0, -1.0, -1.0], [8, 2, 90]),
+        "test_labels": np.repeat([1, 1, 0], [8, 2, 90]),
+    }
+    made = Constraints(["recall>=0.7", "recall>=0.3", "fpr<=0.1", "recall>=0.9", "f1>=0.4"], {})
+    found = made.values(scored(arrays, "test", made, ()), 0.0)
+    assert [(row["met"], row["certain"]) for row in found] == [
+        (True, False), (True, True), (True, True), (False, False), (True, True)
+    ]  # fmt: skip
+    assert found[0]["bound"] == pytest.approx(metrics.rate_bound(8, 10))
+    assert found[2]["bound"] == pytest.approx(metrics.rate_bound(0, 90, side="upper")), "though its error is 0"
+    weighted = arrays | {"test_weights": np.ones(100)}
+    normal = made.values(scored(weighted, "test", made, ()), 0.0)
+    assert normal[0]["bound"] == pytest.approx(0.8 - 1.6449 * math.sqrt(0.8 * 0.2 / 10), abs=1e-4)
+    empty = made.values(scored({name: array[10:] for name, array in arrays.items()}, "test", made, ()), 0.0)
+    assert (empty[0]["met"], empty[0]["certain"]) == (False, False), "there are no positives"
+
+
+def test_differences_are_said_not_to_be_certified(
+    settings: ComparisonSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(comparison, "write_report", lambda *_: None)
+    one = replace(settings, seeds=1, epochs=1, validation=0.5, subject_to=("tpr_difference[group=sex]<=0.9",))
+    said = compare(one, tmp_path / "out").certificate_lines()
+    reason = "has no exact test, since it is a difference between groups; it is considered on these rows only"
+    assert said == [f"Not certified: tpr_difference[group=sex]<=0.9 {reason}."]
 
 
 def test_the_best_seed_on_validation_is_kept_and_predicts_as_it_did(full: tuple[ComparisonSettings, Path]) -> None:
@@ -224,7 +338,14 @@ def test_the_best_seed_on_validation_is_kept_and_predicts_as_it_did(full: tuple[
     results = results_of(out)
     kept = results["model"]
     ours = [run for run in results["runs"] if run["method"] == settings.measure]
-    best = max(ours, key=lambda run: (run["feasible"], run["history"]["measure"][run["best_epoch"] - 1]))
+    best = max(
+        ours,
+        key=lambda run: (
+            run["certificate"]["certified"],
+            run["feasible"],
+            run["history"]["measure"][run["best_epoch"] - 1],
+        ),
+    )
     assert (kept["seed"], kept["method"]) == (best["seed"], settings.measure)
     model = TableModel.load(out)
     found = model.predict(read_cells(settings.data))
@@ -234,14 +355,18 @@ def test_the_best_seed_on_validation_is_kept_and_predicts_as_it_did(full: tuple[
     positive = np.array([name == "1" for name in found.classes])
     np.testing.assert_array_equal(positive, found.scores >= np.float32(best["threshold"]))
     assert model.recipe == settings.recipe().to_dict()
-    assert model.about["constraints"] == list(settings.constraints)
+    assert model.about["subject_to"] == list(settings.subject_to)
 
 
 def test_the_page_shows_groups_and_constraints(full: tuple[ComparisonSettings, Path]) -> None:
     page = (full[1] / "report.html").read_text()
     assert "recall[sex=Female]&gt;=0.6" in page
-    assert '"groups":{"sex":["Female","Male"]}' in page
+    assert '"groups":[["sex",["Female","Male"]]]' in page
     assert "weighted by the column w" in page
+    assert "What became of every column" in page
+    assert "category: 2 values, one 0/1 input each; results by group" in page
+    assert "sample weight, no input" in page
+    assert "setwise predict model.safetensors new.csv" in page
 
 
 def test_weights_change_the_training(
@@ -305,10 +430,10 @@ def test_columns_of_constraints() -> None:
 )
 def test_texts_that_are_constraints(text: str) -> None:
     check_text(text)
-    assert ComparisonSettings(constraints=(text,)).constraints == (text,)
+    assert ComparisonSettings(subject_to=(text,)).subject_to == (text,)
 
 
 @pytest.mark.parametrize("text", ["recall", "recall>0.9", "recal>=0.9", "recall>=2", "churn[reference=old]<=0.1", ""])
 def test_texts_that_are_none(text: str) -> None:
-    with pytest.raises(InputError, match=r"constraint|`lower`"):
-        ComparisonSettings(constraints=(text,))
+    with pytest.raises(InputError, match=r"constraint|`lower`|`subject_to`"):
+        ComparisonSettings(subject_to=(text,))

@@ -27,11 +27,13 @@ def test_the_runs_of_the_recall_floor_hold_it_on_an_easy_table() -> None:
     data = recall_floor.Part(torch.randn(900, 3, generator=generator) + 2 * labels.unsqueeze(1), labels)
     found = recall_floor.run(recall_floor.split(data, 0), "linear", 0)
     assert set(found) == set(recall_floor.METHODS)
-    last = found["constrained, cautious"]
+    last = found["constrained, certified"]
     assert last["recall"] >= 0.85
-    assert last["precision"] > 0.8
+    assert last["precision"] > 0.7
+    assert last["certified"]
     assert recall_floor.counts([last])[0] == 1
-    assert found["cross-entropy, cautious"]["recall"] >= found["cross-entropy"]["recall"]
+    assert recall_floor.certificates([{**last, "method": "constrained, certified"}])[0] == "1/1"
+    assert found["cross-entropy, certified"]["recall"] >= found["cross-entropy"]["recall"]
 
 
 def test_equal_quality_tabulates_changes_in_points() -> None:

@@ -152,13 +152,33 @@ def test_state_goes_through_a_file() -> None:
         assert torch.equal(a.members[0].snapshot["weight"], b.members[0].snapshot["weight"])
 
 
+def test_a_certified_iterate_comes_first_and_survives_saving() -> None:
+    generator = torch.Generator().manual_seed(0)
+    labels = (torch.rand(400, generator=generator) < 0.5).long()
+    good = torch.randn(400, generator=generator) + 2 * labels
+    selection = Selection("precision>=0.6", maximize="recall", confidence=0.95)
+    assert selection.add("noise", torch.randn(400, generator=generator), labels).certified is False
+    assert selection.add("good", good, labels).certified is True
+    again = Selection("precision>=0.6", maximize="recall", confidence=0.95)
+    again.load_state_dict(selection.state_dict())
+    for each in (selection, again):
+        choice = each.choose("best")
+        assert choice.members[0].snapshot == "good"
+        assert choice.certified is True
+        assert choice.bounds[0].constraint == "precision>=0.6"
+        assert each.choose("shrink").certified is None
+    fixed = Selection("recall>=0.5", confidence=0.95, adjust=False)
+    assert fixed.add("at zero", good, labels, threshold=0.0).certified is True
+    assert fixed.add("at infinity", good, labels, threshold=9.0).certified is False
+
+
 def test_bad_input() -> None:
     selection = Selection("recall>=0.5")
     with pytest.raises(InputError, match="none was added"):
         selection.choose()
     with pytest.raises(InputError, match="`how`"):
         selection.choose("worst")
-    with pytest.raises(InputError, match="`cautious`"):
-        Selection("recall>=0.5", cautious=-1.0)
+    with pytest.raises(InputError, match="`confidence`"):
+        Selection("recall>=0.5", confidence=1.0)
     with pytest.raises(InputError, match="iterates"):
         selection.load_state_dict({})

@@ -95,17 +95,145 @@ def test_floors_in_every_group_need_thresholds_of_their_own() -> None:
     assert len(own.threshold.values) == 2
 
 
-def test_caution_keeps_away_from_the_bound() -> None:
-    generator = torch.Generator().manual_seed(0)
-    labels = (torch.rand(2000, generator=generator) < 0.3).long()
-    scores = torch.randn(2000, generator=generator) + labels
+def large(seed: int = 0, n: int = 2000) -> tuple[Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    labels = (torch.rand(n, generator=generator) < 0.3).long()
+    return torch.randn(n, generator=generator) + labels, labels, torch.arange(n) % 2
+
+
+def test_without_confidence_nothing_is_certified() -> None:
+    fit = adjust_threshold(*large()[:2], "recall>=0.9")
+    assert (fit.certified, fit.confidence, fit.bounds, fit.message) == (None, None, (), "")
+
+
+@pytest.mark.parametrize(
+    "text", ["recall>=0.9", "fpr<=0.1", "specificity>=0.9", "precision>=0.5", "positive_rate<=0.2", "fnr<=0.1"]
+)
+def test_certified_as_the_core_does(text: str) -> None:
+    scores, labels, _ = large()
+    maximize = "recall" if text.startswith(("fpr", "spec", "prec", "pos")) else "precision"
+    fit = adjust_threshold(scores, labels, text, maximize=maximize, confidence=0.95)
+    core = metrics.choose_threshold(scores, labels, maximize=maximize, subject_to=text, confidence=0.95)
+    assert fit.certified is True
+    assert core.certified is True
+    assert float(fit.threshold) == core.threshold
+    assert fit.bounds[0].constraint == text
+    assert fit.bounds[0].bound == core.bounds[0].bound
+    assert fit.bounds[0].rows == core.bounds[0].rows
+    assert fit.feasible
+    assert fit.message.startswith("Certified at 95 %")
+
+
+def test_every_group_or_one_is_certified_as_the_core_does() -> None:
+    scores, labels, group = large()
+    fit = adjust_threshold(scores, labels, "recall[group=sex]>=0.9", {"sex": group}, confidence=0.9)
+    core = metrics.choose_threshold(
+        scores, labels, maximize="accuracy", subject_to="recall>=0.9", group=group, confidence=0.9
+    )
+    assert float(fit.threshold) == core.threshold
+    assert [bound.constraint for bound in fit.bounds] == ["recall[sex=0]>=0.9", "recall[sex=1]>=0.9"]
+    assert [bound.bound for bound in fit.bounds] == [bound.bound for bound in core.bounds]
+    assert [bound.rows for bound in fit.bounds] == [int(labels[group == k].sum()) for k in (0, 1)]
+    highest = "specificity"  # best at the highest threshold that is certified
+    one = adjust_threshold(scores, labels, "recall[sex=1]>=0.9", {"sex": group}, maximize=highest, confidence=0.9)
+    alone = metrics.choose_threshold(
+        scores[group == 1], labels[group == 1], maximize=highest, subject_to="recall>=0.9", confidence=0.9
+    )
+    assert one.bounds[0].bound == alone.bounds[0].bound
+    limit = float(scores[(group == 1) & (scores >= float(one.threshold))].min())
+    assert one.certified is True
+    assert limit == alone.threshold, "a threshold between two scores of the group decides alike in it"
+
+
+def test_too_few_positives_give_the_plain_choice_and_say_so() -> None:
+    scores, labels, group = large(n=60)
     plain = adjust_threshold(scores, labels, "recall>=0.9", maximize="precision")
-    careful = adjust_threshold(scores, labels, "recall>=0.9", maximize="precision", cautious=2.0)
-    recall = metrics.recall(scores, labels, threshold=float(careful.threshold))
-    error = math.sqrt(recall * (1 - recall) / int(labels.sum()))
-    assert float(careful.threshold) < float(plain.threshold)
-    assert recall - 2 * error >= 0.9
-    assert recall - 2 * error < 0.91
+    fit = adjust_threshold(scores, labels, "recall>=0.9", maximize="precision", confidence=0.95)
+    positives = int(labels.sum())
+    assert positives < 29
+    assert fit.certified is False
+    assert fit.threshold == plain.threshold
+    assert fit.bounds[0].needed == 29
+    assert f"{positives} positives cannot certify recall >= 0.9 at 95 %; 29 can" in fit.message
+    each = adjust_threshold(scores, labels, "recall[group=sex]>=0.8", {"sex": group}, confidence=0.95)
+    assert "in group 'sex=0'" in each.message
+
+
+def test_differences_and_churn_are_not_certified_but_the_rest_is() -> None:
+    scores, labels, group = large()
+    old = (scores > 0.3).long()
+    wanted = ["recall>=0.8", "tpr_difference[group=sex]<=0.1", "churn[reference=old]<=0.4"]
+    fit = adjust_threshold(scores, labels, wanted, {"sex": group, "old": old}, confidence=0.95)
+    assert fit.certified is False
+    assert [bound.certified for bound in fit.bounds] == [True, False, False]
+    assert fit.bounds[0].bound >= 0.8
+    assert "a difference between groups" in fit.bounds[1].reason
+    assert "churn" in fit.bounds[2].reason
+    assert fit.feasible
+    alone = adjust_threshold(scores, labels, wanted[1], {"sex": group}, confidence=0.95)
+    assert alone.certified is False
+    assert alone.threshold == adjust_threshold(scores, labels, wanted[1], {"sex": group}).threshold
+
+
+def test_error_and_tnr_are_rates_of_the_core_by_another_name() -> None:
+    scores, labels, _ = large()
+    fit = adjust_threshold(scores, labels, ["error<=0.4", "tnr>=0.8"], confidence=0.95, maximize="recall")
+    assert fit.certified is True
+    by_name = {bound.constraint: bound for bound in fit.bounds}
+    decided = (scores >= float(fit.threshold)).long()
+    assert by_name["error<=0.4"].estimate == pytest.approx(float((decided != labels).double().mean()))
+    assert by_name["error<=0.4"].bound <= 0.4 + 1e-12
+    assert by_name["tnr>=0.8"].bound >= 0.8
+
+
+def test_a_certified_threshold_for_each_group_shares_delta() -> None:
+    scores, labels, group = large(n=4000)
+    fit = adjust_threshold(
+        scores, labels, "recall>=0.9", {"sex": group}, per_group="sex", confidence=0.9, maximize="precision"
+    )
+    core = metrics.choose_threshold(
+        scores, labels, maximize="precision", subject_to="recall>=0.9", group=group, per_group=True, confidence=0.9
+    )
+    assert fit.certified is True
+    assert [bound.constraint for bound in fit.bounds] == ["recall[sex=0]>=0.9", "recall[sex=1]>=0.9"]
+    assert [bound.bound for bound in fit.bounds] == [bound.bound for bound in core.bounds], "each at 95 %"
+    few = adjust_threshold(
+        scores[:60], labels[:60], "recall>=0.9", {"sex": group[:60]}, per_group="sex", confidence=0.9
+    )
+    assert few.certified is False
+    plain = adjust_threshold(scores[:60], labels[:60], "recall>=0.9", {"sex": group[:60]}, per_group="sex")
+    assert few.threshold == plain.threshold
+
+
+def test_weights_are_certified_with_a_bound_only() -> None:
+    scores, labels, _ = large()
+    weight = 1.0 + (torch.arange(2000) % 2)
+    fit = adjust_threshold(scores, labels, "recall>=0.8", None, weight, confidence=0.95)
+    assert fit.certified is False
+    assert "`max_weight`" in fit.message
+    bounded = adjust_threshold(scores, labels, "recall>=0.8", None, weight, confidence=0.95, max_weight=2.0)
+    assert bounded.certified is True
+    with pytest.raises(InputError, match="`max_weight` to be at least every weight"):
+        adjust_threshold(scores, labels, "recall>=0.8", None, weight, confidence=0.95, max_weight=1.5)
+    equal = adjust_threshold(scores, labels, "recall>=0.8", None, torch.full((2000,), 3.0), confidence=0.95)
+    assert equal.certified is True
+
+
+def test_certified_and_violated_is_rare() -> None:
+    generator = torch.Generator().manual_seed(1)
+    scores, labels, group = large(2, n=40_000)
+    violated = certified = 0
+    for _ in range(200):
+        rows = torch.randint(len(scores), (600,), generator=generator)
+        fit = adjust_threshold(
+            scores[rows], labels[rows], "recall[group=sex]>=0.8", {"sex": group[rows]}, confidence=0.9
+        )
+        decided = scores >= float(fit.threshold)
+        recall = min(float(decided[(labels == 1) & (group == k)].double().mean()) for k in (0, 1))
+        certified += bool(fit.certified)
+        violated += bool(fit.certified) and recall < 0.8
+    assert certified == 200
+    assert violated <= 0.1 * 200 + 3.5 * (200 * 0.1 * 0.9) ** 0.5
 
 
 def test_weights_count_as_repetitions() -> None:
@@ -139,8 +267,9 @@ def test_a_threshold_for_each_group_is_not_one_number() -> None:
 
 def test_bad_inputs() -> None:
     scores, labels, group = draw(7)
-    with pytest.raises(InputError, match="`cautious`"):
-        adjust_threshold(scores, labels, "recall>=0.5", cautious=-1.0)
+    for confidence in (0.0, 1.0, -1.0):
+        with pytest.raises(InputError, match="`confidence`"):
+            adjust_threshold(scores, labels, "recall>=0.5", confidence=confidence)
     with pytest.raises(InputError, match="`maximize`"):
         adjust_threshold(scores, labels, "recall>=0.5", maximize="auc")
     with pytest.raises(InputError, match="at least one, but it is empty"):

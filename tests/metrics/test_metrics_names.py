@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from setwise import metrics
+from setwise import metrics, parse
 from setwise._checks import InputError
 
 RNG = np.random.default_rng(5)
@@ -199,3 +199,114 @@ def test_levels_are_checked_when_the_name_is_read(name: str, argument: str) -> N
 def test_only_strings() -> None:
     with pytest.raises(TypeError, match="`name` to be a string, but got int"):
         metrics.metric_by_name(3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("names", "short"),
+    [
+        (("roc_auc", "roc_auc_score", " ROC_AUC ", "auc_roc"), "auc"),
+        (("auprc", "pr_auc", "average_precision_score"), "ap"),
+        (("f1_score",), "f1"),
+        (("fbeta_score(2)",), "fbeta(2)"),
+        (("jaccard_score", "jaccard_index"), "iou"),
+        (("matthews_corrcoef",), "mcc"),
+        (("cohen_kappa_score",), "kappa"),
+        (("accuracy_score", "acc"), "accuracy"),
+        (("balanced_accuracy_score",), "balanced_accuracy"),
+        (("sensitivity", "tpr", "recall_score"), "recall"),
+        (("tnr",), "specificity"),
+        (("ppv", "precision_score"), "precision"),
+        (("recall@fpr<=0.2", "sensitivity@specificity>=0.8", "tpr@tnr>=.8"), "tpr@fpr<=0.2"),
+        (("fpr@recall>=0.95", "fpr@sensitivity>=0.95"), "fpr@tpr>=0.95"),
+        (("ppv@tpr>=0.9",), "precision@recall>=0.9"),
+        (("tpr@ppv>=0.6",), "recall@precision>=0.6"),
+        (("partial_auc@specificity>=0.7", "pauc@fpr<=0.3"), "pauc(0.3)"),
+    ],
+)
+def test_common_names_are_read_in_both_places(names: tuple[str, ...], short: str) -> None:
+    for name in names:
+        assert metrics.metric_by_name(name)(SCORES, LABELS) == metrics.metric_by_name(short)(SCORES, LABELS)
+        assert parse(name).title == parse(short).title
+        assert parse(name).metric(SCORES, LABELS) == parse(short).metric(SCORES, LABELS)
+        assert parse(parse(name).name).name == parse(name).name
+
+
+@pytest.mark.parametrize(
+    ("names", "short"),
+    [
+        (("auc_ovr", "auc[ovr]", "roc_auc_ovr", "ovr", "roc_auc[ovr]"), "auc_ova"),
+        (("roc_auc_ovr_weighted", "auc[ovr,weighted]"), "auc_ova[weighted]"),
+        (("f1_macro", "f1_score[macro]"), "f1[macro]"),
+        (("jaccard_weighted", "iou_weighted"), "iou[weighted]"),
+        (("miou", "mean_iou", "iou_macro"), "iou[macro]"),
+    ],
+)
+def test_common_names_for_several_classes(names: tuple[str, ...], short: str) -> None:
+    expected = metrics.metric_by_name(short)(MANY_SCORES, MANY_LABELS)
+    for name in names:
+        assert metrics.metric_by_name(name)(MANY_SCORES, MANY_LABELS) == expected
+        assert parse(name).metric(MANY_SCORES, MANY_LABELS) == expected
+        assert parse(name).layout == "classes"
+
+
+TYPOS = {
+    "rocauc": "roc_auc",
+    "auc-roc": "auc_roc",
+    "acu": "auc",
+    "f1score": "f1_score",
+    "f-1": "f1",
+    "fbeta": "fbeta(2)",
+    "f_beta(3)": "fbeta(3)",
+    "f1_maco": "f1[macro]",
+    "f1[marco]": "f1[macro]",
+    "precison": "precision",
+    "recal": "recall",
+    "sens": "sensitivity",
+    "specifity": "specificity",
+    "avg_precision": "average_precision",
+    "mathews_corrcoef": "matthews_corrcoef",
+    "ballanced_accuracy": "balanced_accuracy",
+    "balanced_acc": "balanced_accuracy",
+    "gmeans": "g_mean",
+    "cohens_kappa": "cohen_kappa",
+    "jaccard-index": "jaccard_index",
+    "dice_loss": "dice",
+    "tversky": "tversky(0.3,0.7)",
+    "aucmu": "auc_mu",
+    "roc_auc_ovo": "auc_mu",
+    "auc_macro": "auc_ova",
+    "ap@": "ap",
+    "pauc": "pauc@fpr<=0.1",
+    "pauc@": "pauc@fpr<=0.1",
+    "fpr": "fpr@tpr>=0.95",
+    "preicision@recall>=.9": "precision@recall>=.9",
+    "precision_at_recall>=0.8": "precision@recall>=0.8",
+    "precision@recall": "precision@recall>=0.9",
+    "precision@recall>0.95": "precision@recall>=0.95",
+    "precision@recall=0.7": "precision@recall>=0.7",
+    "precision@recall>=85%": "precision@recall>=0.85",
+    "precision@0.9": "precision@recall>=0.9",
+    "precision@100": "precision@k=100",
+    "p@k=20": "precision@k=20",
+    "r@p>=0.7": "recall@precision>=0.7",
+    "tpr@fpr<0.05": "tpr@fpr<=0.05",
+    "tpr@fpr": "tpr@fpr<=0.05",
+    "recall@fpr<.01": "recall@fpr<=.01",
+}
+
+
+@pytest.mark.parametrize("typo", TYPOS)
+@pytest.mark.parametrize("read", [metrics.metric_by_name, parse])
+def test_what_was_meant_comes_first_and_is_known(read: Callable[[str], object], typo: str) -> None:
+    with pytest.raises(InputError) as caught:
+        read(typo)
+    assert str(caught.value).startswith(f"Did you mean {TYPOS[typo]!r}? Expected ")
+    assert str(caught.value).endswith(f"but got {typo!r}.")
+    read(TYPOS[typo])
+
+
+@pytest.mark.parametrize("name", ["zzzzzz", "brier", "@", "hinge", "(2)", "[macro]"])
+def test_nothing_is_guessed_far_away(name: str) -> None:
+    for read in (metrics.metric_by_name, parse):
+        with pytest.raises(InputError, match=r"^Expected"):
+            read(name)

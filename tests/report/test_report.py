@@ -14,7 +14,8 @@ import pytest
 from setwise.metrics import Interval, confusion_counts, roc_curve
 from setwise.report import ConstraintRow, Method, Report, Row, Training, interval_text, render, verdict, write_report
 from setwise.report import page as page_module
-from setwise.report.data import CURVE_POINTS, SCALES, page_data, slider_thresholds
+from setwise.report.data import comparison_data
+from setwise.report.stops import PROBABILITIES, probability_thresholds, share_positions
 
 METHODS = Method("cross_entropy", "Cross-entropy"), Method("auc", "AUROC loss")
 
@@ -109,8 +110,10 @@ def test_page_is_well_formed_and_holds_every_part(page: str) -> None:
     identifiers = [value for name, value in structure.attributes if name == "id"]
     assert len(identifiers) == len(set(identifiers))
     script = page[page.index("<script>") :]
-    asked = set(re.findall(r'byId\("([a-z-]+)"\)', script)) | {"roc", "pr", "history-gap", "scores-1", "tp-0", "tn-1"}
-    assert asked <= set(identifiers)
+    asked = set(re.findall(r'(?:byId|listen)\("([a-z-]+)"', script))
+    absent = {"reliability"}  # these scores are no probabilities
+    assert asked - absent <= set(identifiers)
+    assert {"roc", "pr", "lift", "cost", "history-gap", "scores-1", "tp-0", "tn-1"} <= set(identifiers)
 
 
 def test_page_needs_nothing_from_outside(page: str) -> None:
@@ -128,64 +131,69 @@ def test_page_needs_nothing_from_outside(page: str) -> None:
 def test_both_colour_schemes_define_the_same_colours(page: str) -> None:
     assert "prefers-color-scheme: dark" in page
     style = page[page.index("<style>") : page.index("</style>")]
-    for variable in set(re.findall(r"var\((--[a-z]+)\)", style)):
+    for variable in set(re.findall(r"var\((--[a-z-]+)\)", style)):
         assert style.count(f"{variable}:") == 3, "light, dark by the system, dark by the button"
 
 
+def running(rows: dict[str, Any]) -> tuple[list[float], list[float]]:
+    """True and false positives at each stop, from the increments."""
+    return np.cumsum(rows["tp"]).tolist(), np.cumsum(rows["fp"]).tolist()
+
+
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("scale", SCALES)
-def test_counts_are_those_of_the_judge_at_every_position(scale: str, weighted: bool) -> None:
+def test_counts_are_those_of_the_metrics_at_every_stop(weighted: bool) -> None:
     one = training("auc", 3, threshold=0.7)
     weights = np.random.default_rng(0).integers(0, 4, 60) / 4 if weighted else None
     one = replace(one, weights=weights, scores=np.round(one.scores, 1))  # ties, some of them at a position
-    made = page_data(report(trainings=[replace(one, method=m.key) for m in METHODS]))["trainings"][1]
-    low, high, step = SCALES[scale]
-    positions = np.linspace(low, high, round((high - low) / step) + 1)
-    for k, (position, logit) in enumerate(zip(positions, slider_thresholds(scale), strict=True)):
-        p = position if scale == "probability" else 1 / (1 + math.exp(-position))
-        assert 1 / (1 + np.exp(-logit)) == pytest.approx(p, abs=1e-12)
-        counts = confusion_counts(one.scores, one.labels, threshold=float(logit), weight=weights)
-        found = made["all"]
-        assert (found[scale]["tp"][k], found[scale]["fp"][k]) == pytest.approx((counts.tp, counts.fp), abs=1e-6)
-        assert found["positives"] == pytest.approx(counts.tp + counts.fn)
-        assert found["negatives"] == pytest.approx(counts.fp + counts.tn)
-        for group in (0, 1):
+    made = comparison_data(report(trainings=[replace(one, method=m.key) for m in METHODS]))["sets"][1]
+    tp, fp = running(made["all"])
+    grouped = [running(rows) for rows in made["groups"][0]]
+    for stop, text in enumerate(made["thresholds"]):
+        threshold = float(text)
+        counts = confusion_counts(one.scores, one.labels, threshold=threshold, weight=weights)
+        assert (tp[stop], fp[stop]) == pytest.approx((counts.tp, counts.fp), abs=1e-6)
+        assert made["all"]["positives"] == pytest.approx(counts.tp + counts.fn)
+        assert made["all"]["negatives"] == pytest.approx(counts.fp + counts.tn)
+        for group, (own_tp, own_fp) in enumerate(grouped):
             of = one.groups["sex"] == group
             own = confusion_counts(
-                one.scores[of], one.labels[of], threshold=float(logit), weight=None if weights is None else weights[of]
+                one.scores[of], one.labels[of], threshold=threshold, weight=None if weights is None else weights[of]
             )
-            part = made["groups"]["sex"][group][scale]
-            assert (part["tp"][k], part["fp"][k]) == pytest.approx((own.tp, own.fp), abs=1e-6)
-    chosen = confusion_counts(one.scores, one.labels, threshold=0.7, weight=weights)
-    assert made["all"]["chosen"] == {"tp": chosen.tp, "fp": chosen.fp}
-    assert made["chosen"] == 0.7
+            assert (own_tp[stop], own_fp[stop]) == pytest.approx((own.tp, own.fp), abs=1e-6)
+    assert made["thresholds"][made["chosen"]] == 0.7
 
 
-def test_the_slider_reaches_from_all_to_nothing() -> None:
-    thresholds = slider_thresholds("probability")
+def test_the_sliders_reach_from_all_to_nothing() -> None:
+    thresholds = probability_thresholds("logit")
     assert (thresholds[0], thresholds[100], thresholds[-1]) == (-math.inf, 0.0, math.inf)
-    found = page_data(report())["trainings"][0]["all"]["probability"]
-    assert (found["tp"][0], found["fp"][0], found["tp"][-1], found["fp"][-1]) == (10, 50, 0, 0)
+    made = comparison_data(report())["sets"][0]
+    tp, fp = running(made["all"])
+    for positions in (made["grid"], made["shares"]):
+        first, last = positions[0], positions[-1]
+        assert (tp[first], fp[first], tp[last], fp[last]) == (10, 50, 0, 0)
+    assert [float(made["thresholds"][stop]) for stop in made["grid"]] == thresholds.tolist()
+    assert len(made["grid"]) == PROBABILITIES
+    assert len(made["shares"]) == len(share_positions(60))
 
 
-def test_long_curves_are_thinned_and_keep_their_ends() -> None:
+def test_curves_through_the_stops_keep_their_ends_and_area() -> None:
     generator = np.random.default_rng(0)
     labels = (np.arange(5000) % 9 == 0).astype(np.int8)
     scores = (generator.normal(size=5000) + labels).astype(np.float32)
     long = [Training(m.key, 0, scores, labels, 0.0, {}, groups={"sex": labels * 0}) for m in METHODS]
-    made = page_data(report(trainings=long))["trainings"][0]
-    x, y = made["roc"]
-    assert len(x) == len(y) <= CURVE_POINTS + 2
+    made = comparison_data(report(trainings=long))["sets"][0]
+    tp, fp = running(made["all"])
+    assert len(tp) < 1000
+    y, x = np.array(tp) / tp[-1], np.array(fp) / fp[-1]
     assert (x[0], y[0], x[-1], y[-1]) == (0, 0, 1, 1)
-    area = float(np.trapezoid(y, x))
     full = roc_curve(scores, labels)
-    assert area == pytest.approx(float(np.trapezoid(full.tpr, full.fpr)), abs=2e-3)
-    assert made["pr"][0][-1] == 1
-    assert made["groups"]["sex"][1]["positives"] == 0  # a group of the validation set that the test set lacks
+    assert np.trapezoid(y, x) == pytest.approx(float(np.trapezoid(full.tpr, full.fpr)), abs=2e-3)
+    assert made["groups"][0][1]["positives"] == 0  # a group of the validation set that the test set lacks
 
 
 def test_constraints_have_a_table() -> None:
-    made = ConstraintRow("recall[sex=<F>]>=0.8", (interval(0.7, 0.6, 0.8), interval(0.8, 0.7, 0.9)), (1, 2), 2)
+    made = ConstraintRow("recall[sex=<F>]>=0.8", (interval(0.7, 0.6, 0.8), interval(0.8, 0.7, 0.9)), (1, 2), 2, (0, 1))
+    assert made.said(0) == "met in 1 of 2 test sets (certain in 0)"
     text = " ".join(parse(render(report(constraints=[made]))).text)
     assert "recall[sex=<F>]>=0.8" in text
     assert "1 of 2" in text
@@ -208,7 +216,7 @@ def test_everything_given_is_escaped() -> None:
     structure = parse(page)
     assert structure.tags.count("script") == 2
     assert evil in structure.text  # and reads as it was given
-    assert embedded(page)["methods"] == [evil, evil]
+    assert embedded(page)["columns"] == [evil, evil]
 
 
 def test_write_report_replaces_the_file(tmp_path: Path, page: str) -> None:
@@ -220,7 +228,8 @@ def test_write_report_replaces_the_file(tmp_path: Path, page: str) -> None:
 
 
 def test_one_seed_one_epoch_and_no_finite_threshold_still_make_a_page() -> None:
-    single = Row("auroc", "AUROC", *(interval(0.8, -math.inf, math.inf) for _ in range(3)))
+    unknown = interval(0.8, -math.inf, math.inf)
+    single = Row("auroc", "AUROC", unknown, unknown, unknown)
     trainings = [training(m.key, 0, epochs=1, threshold=math.inf) for m in METHODS]
     text = " ".join(parse(render(report(rows=[single], trainings=trainings))).text)
     assert "one seed, so no intervals" in text
@@ -239,13 +248,17 @@ def test_figures_of_the_training_are_those_of_what_was_recorded() -> None:
 
 
 def test_the_seed_of_the_stored_model_is_shown_first() -> None:
-    assert page_data(report())["shown"] == 0
-    assert page_data(report(shown_seed=1))["shown"] == 1
+    assert comparison_data(report())["shown"] == 0
+    assert comparison_data(report(shown_seed=1))["shown"] == 1
 
 
 @pytest.mark.parametrize(
     ("low", "high", "kind", "word"),
-    [(0.01, 0.05, "better", "better"), (-0.05, -0.01, "worse", "worse"), (-0.01, 0.05, "same", "includes zero")],
+    [
+        (0.01, 0.05, "better", "significantly better"),
+        (-0.05, -0.01, "worse", "significantly worse"),
+        (-0.01, 0.05, "same", "no significant difference"),
+    ],
 )
 def test_verdict_needs_the_whole_interval_on_one_side(low: float, high: float, kind: str, word: str) -> None:
     found, sentence = verdict(row(low, high), METHODS, 3)
@@ -253,16 +266,23 @@ def test_verdict_needs_the_whole_interval_on_one_side(low: float, high: float, k
     assert word in sentence
     assert "cross-entropy" in sentence
     assert "AUROC loss" in sentence
-    assert "3 seeds" in sentence
+    assert f"95 % interval {low:+.3f} to {high:+.3f}; it covers seeds)." in sentence
     assert f'class="verdict {kind}"' in page_module._verdict(report(rows=[row(low, high)]))
 
 
-def test_the_trained_measure_is_the_one_marked_and_judged() -> None:
+def test_the_certificate_stands_under_the_verdict() -> None:
+    line = "recall[sex=<F>] >= 0.9 holds with 95 % confidence."
+    text = page_module._verdict(report(certificate=[line]))
+    assert text.endswith("<p>recall[sex=&lt;F&gt;] &gt;= 0.9 holds with 95 % confidence.</p>")
+    assert page_module._verdict(report()).count("<p") == 1
+
+
+def test_the_trained_measure_is_the_one_marked_and_compared() -> None:
     made = report(measure="f1", rows=[row(0.01, 0.05), row(-0.2, -0.1, "f1", "F1")])
     assert 'class="verdict worse"' in page_module._verdict(made)
     table = page_module._table(made)
-    assert '<tr class="trained"><td>F1</td>' in table
-    assert "<tr><td>AUROC</td>" in table
+    assert re.search('<tr class="trained"><td[^>]*><span[^>]*>F1<', table)
+    assert re.search("<tr><td[^>]*><span[^>]*>AUROC<", table)
 
 
 def test_interval_text() -> None:

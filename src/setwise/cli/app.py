@@ -104,10 +104,18 @@ def train(
         str | None, typer.Option(help="Column that says train, validation or test. [default: drawn by seed]")
     ] = None,
     drop: Annotated[list[str] | None, typer.Option(help="Column that is no input; may be repeated.")] = None,
-    constraint: Annotated[
+    subject_to: Annotated[
         list[str] | None,
         typer.Option(help='Constraint to train under, such as "recall[group=sex]>=0.8"; may be repeated.'),
     ] = None,
+    confidence: Annotated[
+        float | None,
+        typer.Option(help="Confidence with which constraints hold on new data; 0 turns it off. [default: 0.95]"),
+    ] = None,
+    max_weight: Annotated[
+        float | None, typer.Option(help="Bound on the weights of all rows, seen and unseen, to certify with weights.")
+    ] = None,
+    constraint: Annotated[list[str] | None, typer.Option(hidden=True)] = None,
     minority: Annotated[
         float | None,
         typer.Option(help="Share of positives to thin the data to; 0 leaves it as it is. [default: 0.05, tables: 0]"),
@@ -128,6 +136,8 @@ def train(
     """Train on a measure and on cross-entropy, compare both over seeds, write a report and the model."""
     if source is not None and data is not None:
         raise InputError(f"Expected the data once, but got {source!r} and --data {data!r}.")
+    if constraint:
+        raise InputError(f"Expected --subject-to {constraint[0]!r}, but got --constraint, which is its former name.")
     if resume and overwrite:
         raise InputError("Expected --resume or --overwrite, but got both.")
     from setwise.cli import training
@@ -142,7 +152,9 @@ def train(
         "weight": weight,
         "split": split,
         "drop": drop,
-        "constraints": constraint,
+        "subject_to": subject_to,
+        "confidence": confidence,
+        "max_weight": max_weight,
         "minority": minority,
         "epochs": epochs,
         "seeds": seeds,
@@ -167,7 +179,8 @@ def predict(
     *,
     out: Annotated[Path | None, typer.Option(help="CSV file to write. [default: standard output]")] = None,
     threshold: Annotated[
-        float | None, typer.Option(help="Probability from which on a row is positive. [default: the model's own]")
+        float | None,
+        typer.Option(help="Calibrated probability from which on a row is positive. [default: the model's threshold]"),
     ] = None,
 ) -> None:
     """Apply a model that `setwise train` wrote to the rows of a table."""
@@ -227,29 +240,107 @@ def reproduce(
 
 @app.command()
 def evaluate(
-    folder: Annotated[Path, typer.Argument(metavar="RUN", help="Folder that `setwise train` wrote.")],
+    source: Annotated[
+        Path, typer.Argument(metavar="RUN|TABLE", help="Folder that `setwise train` wrote, or a table of scores.")
+    ],
     *,
-    data: Annotated[str | None, typer.Option(help="Where the data is now, if it has moved.")] = None,
+    score: Annotated[list[str] | None, typer.Option(help="Column of scores of a table; may be repeated.")] = None,
+    target: Annotated[str | None, typer.Option(help="Column of labels of a table.")] = None,
+    positive: Annotated[
+        str | None, typer.Option(help="Label that is positive. [default: yes, true, 1, or the rarer]")
+    ] = None,
+    group: Annotated[
+        list[str] | None, typer.Option(help="Column of groups; conditions must hold in each. May be repeated.")
+    ] = None,
+    weight: Annotated[str | None, typer.Option(help="Column of sample weights.")] = None,
+    max_weight: Annotated[
+        float | None, typer.Option(help="Bound on the weights of all cases, to certify with weights.")
+    ] = None,
+    measure: Annotated[
+        list[str] | None, typer.Option(help='Measure to report, such as "tpr@fpr<=0.01"; may be repeated.')
+    ] = None,
     maximize: Annotated[
-        str | None, typer.Option(help="Choose thresholds that maximize this on the validation set, such as f1.")
+        str | None,
+        typer.Option(help="Choose thresholds that maximize this, such as f1; of a run on its validation set."),
     ] = None,
     subject_to: Annotated[
         list[str] | None, typer.Option(help='Condition on the thresholds, such as "recall>=0.9"; may be repeated.')
     ] = None,
-    tolerance: Annotated[float, typer.Option(help="Largest difference that counts as agreement.")] = 1e-6,
+    confidence: Annotated[
+        float | None,
+        typer.Option(help="Confidence with which conditions hold on new data; 0 turns it off. [default: 0.95]"),
+    ] = None,
+    threshold: Annotated[
+        list[float] | None, typer.Option(help="Threshold in use, to be evaluated; one, or one per --score.")
+    ] = None,
+    calibration: Annotated[
+        Path | None, typer.Option(help="Table of other rows with the same columns, to choose the threshold on.")
+    ] = None,
+    require: Annotated[
+        list[str] | None, typer.Option(help='End with exit code 1 unless this holds, such as "recall>=0.9".')
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="HTML page to write. [default: none]")] = None,
+    json: Annotated[Path | None, typer.Option(help="JSON file to write. [default: none]")] = None,
+    data: Annotated[str | None, typer.Option(help="Where the data of a run is now, if it has moved.")] = None,
+    tolerance: Annotated[
+        float | None,
+        typer.Option(help="Largest difference from a run's results that counts as agreement. [default: 1e-6]"),
+    ] = None,
 ) -> None:
-    """Judge a run again from its stored weights, and say whether that agrees with its results."""
+    """Evaluate any model's scores in a table, or a run again from its stored weights."""
+    from setwise.cli import evaluating
+
+    options = {
+        "score": score,
+        "target": target,
+        "positive": positive,
+        "group": group,
+        "weight": weight,
+        "max_weight": max_weight,
+        "measure": measure,
+        "maximize": maximize,
+        "subject_to": subject_to,
+        "confidence": confidence,
+        "threshold": threshold,
+        "calibration": calibration,
+        "require": require,
+        "out": out,
+        "json": json,
+    }
+    if evaluating.is_table(source, options | {"data": data, "tolerance": tolerance}):
+        raise typer.Exit(evaluating.run_table(source, options))
+    _evaluate_run(source, data, maximize, subject_to, confidence, 1e-6 if tolerance is None else tolerance)
+
+
+def _evaluate_run(
+    folder: Path,
+    data: str | None,
+    maximize: str | None,
+    subject_to: list[str] | None,
+    confidence: float | None,
+    tolerance: float,
+) -> None:
+    """Evaluate a run again from its stored weights, and say whether that agrees with its results."""
     from setwise.cli.display import console, print_table
     from setwise.experiments.judging import methods
     from setwise.experiments.rejudging import rejudge
 
-    judged = rejudge(folder, data=data, maximize=maximize, subject_to=subject_to or None, tolerance=tolerance)
+    judged = rejudge(
+        folder,
+        data=data,
+        maximize=maximize,
+        subject_to=subject_to or None,
+        confidence=confidence,
+        tolerance=tolerance,
+    )
     measure = judged.settings.parsed_measure()
-    print_table(judged.rows, methods(measure), seeds=judged.settings.seeds, title=f"{folder}, judged again")
+    print_table(judged.rows, methods(measure), seeds=judged.settings.seeds, title=f"{folder}, evaluated again")
     for run_ in judged.runs:
+        name = f"seed {run_['seed']}, {run_['method']}"
         if not run_["feasible"]:
-            name = f"seed {run_['seed']}, {run_['method']}"
             console().print(f"No threshold meets the condition on the validation set of {name}.", markup=False)
+        for line in run_.get("certificate", {}).get("said", ()):
+            console().print(f"{name}: {line}", markup=False)
     if judged.disagreements:
         console().print(f"Differs from results.json in {len(judged.disagreements)} values:", markup=False)
         for text in judged.disagreements:

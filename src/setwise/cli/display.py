@@ -26,7 +26,8 @@ def console(*, stderr: bool = False) -> Console:
 def print_table(rows: Sequence[Row], methods: tuple[Method, Method], *, seeds: int, title: str) -> None:
     """The table: a line per measure, mean and interval of both methods, and their difference within seeds."""
     level = f"{100 * rows[0].difference.level:g} % interval"
-    caption = f"mean [{level}] over {seeds} seeds" if seeds > 1 else "one seed, so no intervals"
+    caption = f"mean [{level}] over {seeds} seeds; it covers {rows[0].covers}"
+    caption = caption if seeds > 1 else "one seed, so no intervals"
     shown = Table(
         title=title, caption=f"Test set: {caption}", box=box.SIMPLE_HEAD, title_justify="left", caption_justify="left"
     )

@@ -56,7 +56,7 @@ def settings_of(given: dict[str, Any], out: Path | None, *, resume: bool) -> tup
         out = Path("runs") / f"{short}-{stem}"
     if resume:
         return replace(RunFolder(out).settings()[0], **given), out
-    if given.get("constraints") and given.get("members", 1) != 1:
+    if given.get("subject_to") and given.get("members", 1) != 1:
         raise InputError(
             f"Expected `members` to be 1 with constraints, which are for the scores of one network, but got "
             f"{given['members']!r}."
@@ -85,12 +85,14 @@ def train(given: dict[str, Any], out: Path | None, *, resume: bool, overwrite: b
 
 
 def show(results: Results, out: Path) -> None:
-    """The table, the verdict, the constraints, and where the report and the model are."""
+    """The table, the verdict, the constraints, what is certified, and where the report and the model are."""
     title = f"{results.data['name']}: {results.data['positive']} or not"
     print_table(results.rows, results.methods, seeds=results.settings.seeds, title=title)
     say = console().print
     say(results.verdict, markup=False)
     for line in results.constraint_lines():
+        say(line, markup=False)
+    for line in results.certificate_lines():
         say(line, markup=False)
     say(f"Report: {out / 'report.html'}", markup=False)
     if results.model is not None:

@@ -57,7 +57,7 @@ def learn_trees(
         "seed": seed,
     }
     train = lightgbm.Dataset(inputs.numpy(), labels.numpy(), weight=weight, init_score=_constant(start, len(labels)))
-    inputs, labels, beside = drawn.set("validation")
+    inputs, labels, beside = drawn.set("selection")
     weight = None if beside.weight is None else beside.weight.numpy()
     validation = lightgbm.Dataset(
         inputs.numpy(), labels.numpy(), weight=weight, init_score=_constant(start, len(labels)), reference=train

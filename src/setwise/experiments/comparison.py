@@ -9,9 +9,12 @@ Example:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
+
+from numpy.typing import NDArray
 
 from setwise._checks import extra
 from setwise.experiments import model_file
@@ -23,15 +26,19 @@ from setwise.experiments.judging import (
     methods,
     number,
     report_of,
-    table,
     threshold_of,
     versions,
 )
 from setwise.experiments.learners import learn, score_sets
+from setwise.experiments.model_notes import column_notes
 from setwise.experiments.problem import Draw, Problem, draw, draw_rows, load_problem
 from setwise.experiments.runs import RunFolder, write_json
 from setwise.experiments.scoring import repeatable
+from setwise.experiments.seed_intervals import TestSets
 from setwise.experiments.settings import ComparisonSettings
+from setwise.experiments.tables import sampling_of, table
+from setwise.lagrangian._threshold_search import TOLERANCE
+from setwise.metrics import CalibrationMap, fit_calibration
 from setwise.report import write_report
 
 __all__ = ["ComparisonSettings", "Progress", "Results", "compare", "with_epochs"]
@@ -99,9 +106,9 @@ def compare(
         extra("lightgbm", "boosting")  # says what to install before anything is read
     with repeatable(settings.threads):
         problem = load_problem(settings)
-        constraints = Constraints(settings.constraints, problem.groups)
+        constraints = Constraints(settings.subject_to, problem.groups)
         fingerprint = problem.fingerprint()
-        draws = [draw_rows(problem, settings, seed)[1] for seed in range(settings.seeds)]
+        rows, draws = zip(*(draw_rows(problem, settings, seed) for seed in range(settings.seeds)), strict=True)
         if sized:
             settings = with_epochs(settings, draws[0]["train"]["size"])
         first = draw(problem, settings, 0)  # refuses columns that cannot be used before anything is written
@@ -126,7 +133,8 @@ def compare(
     data = {"name": problem.name, "positive": problem.positive, "sha256": fingerprint}
     groups = {name: list(group.names) for name, group in problem.groups.items()}
     made_with = versions(*(["lightgbm"] if settings.model == "boosting" else []))
-    results = Results(settings, data, draws, runs, table(measure, runs), made_with, groups, kept)
+    sampling = sampling_of(TestSets.of(rows, own=problem.table is None), measure, runs, folder.scores)
+    results = Results(settings, data, draws, runs, table(measure, runs, sampling), made_with, groups, kept)
     write_json(folder.path / "results.json", results.to_dict())
     write_report(report_of(results, folder), folder.path / "report.html")
     return results
@@ -167,7 +175,14 @@ class _Task:
         )
         scores = score_sets(fit.weights, self.drawn, self.settings)
         columns = list(self.drawn.beside["test"].groups)
-        judged = judge(self.settings.parsed_measure(), scores, constraints=self.constraints, columns=columns)
+        judged = judge(
+            self.settings.parsed_measure(),
+            scores,
+            constraints=self.constraints,
+            columns=columns,
+            confidence=self.settings.confidence,
+            max_weight=self.settings.max_weight,
+        )
         record = {"seed": self.seed, "method": self.method, **judged}
         record |= {"epochs": fit.epochs, "best_epoch": fit.best_epoch, "seconds": fit.seconds, "history": fit.history}
         return folder.finish(record, fit.weights, scores)
@@ -178,13 +193,17 @@ def _keep_model(
 ) -> dict[str, Any] | None:
     """Write the model of a table: of the measure-trained ones the one with the best validation measure.
 
-    With constraints, one that meets them on its validation set comes before any that does not.
+    With constraints, one that meets them on the rows that chose its epoch comes before any that does not. Calibration
+    rows have no say, so that the certificate of the chosen one stays one.
     """
     if problem.table is None:
         return None
 
     def quality(run: dict[str, Any]) -> tuple[bool, float]:
-        return bool(run["feasible"]), number(run["history"]["measure"][run["best_epoch"] - 1])
+        met, history = bool(run["feasible"]), run["history"]
+        if "certificate" in run:
+            met = "violation" not in history or number(history["violation"][run["best_epoch"] - 1]) <= TOLERANCE
+        return met, number(history["measure"][run["best_epoch"] - 1])
 
     best = max((run for run in runs if run["method"] != BASELINE), key=quality)  # the first of equals
     drawn = draw(problem, settings, best["seed"])
@@ -195,12 +214,14 @@ def _keep_model(
         scaling = {"mean": drawn.shift[0], "scale": drawn.scale[0]}  # of every network where there are several
         ends = {name: name.rpartition(".")[2] for name in tensors}
         tensors |= {name: scaling[end].clone() for name, end in ends.items() if end in scaling}
+    certificate = {"certificate": best["certificate"]} if "certificate" in best else {}
     about = {
         "data": problem.name,
         "method": best["method"],
         "seed": best["seed"],
-        "validation": quality(best)[1],
-        "constraints": list(settings.constraints),
+        "validation": quality(best)[-1],
+        "subject_to": list(settings.subject_to),
+        **certificate,
         "versions": versions(),
     }
     model_file.TableModel(
@@ -212,5 +233,13 @@ def _keep_model(
         (settings.width, settings.width) if settings.model == "network" else (),
         settings.recipe().to_dict(),
         about,
+        _calibration(folder.scores(best["seed"], best["method"])),
     ).save(folder.path / model_file.FILE)
-    return {"file": model_file.FILE, "method": best["method"], "seed": best["seed"], "validation": quality(best)[1]}
+    kept = {"file": model_file.FILE, "method": best["method"], "seed": best["seed"], "validation": quality(best)[-1]}
+    return kept | certificate | {"columns": column_notes(drawn.encoding, settings)}
+
+
+def _calibration(scores: Mapping[str, NDArray[Any]]) -> CalibrationMap:
+    """Scores to probabilities, by the validation rows: they were not trained on, and have the table's own classes."""
+    weight = scores.get("validation_weights")
+    return fit_calibration(scores["validation_scores"], scores["validation_labels"], weight=weight)

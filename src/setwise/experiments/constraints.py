@@ -7,6 +7,7 @@ value, ``"tpr_difference[group=sex]<=0.05"`` how far they are apart. :mod:`setwi
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,8 +21,9 @@ from torch import Tensor
 from setwise._checks import InputError
 from setwise.lagrangian import RateConstraint
 from setwise.lagrangian._report import Scored, constraint_report
+from setwise.lagrangian._threshold_search import TOLERANCE
 from setwise.lagrangian.rates import read_constraints
-from setwise.lagrangian.thresholds import adjust_threshold
+from setwise.lagrangian.thresholds import ThresholdFit, adjust_threshold
 
 _BRACKETS = re.compile(r"\[([^\[\]]*)\]")
 _WORDS = ("against", "reference")
@@ -44,7 +46,7 @@ def check_text(text: str) -> None:
     """Refuse a text that is no constraint, before any table is read."""
     RateConstraint.parse(_BRACKETS.sub(lambda match: _rewritten(match[1], None), text))
     if "reference=" in "".join(text.split()) or text.strip().lower().startswith("churn"):
-        raise InputError(f"Expected `constraint` to be on a rate other than churn, but got {text!r}.")
+        raise InputError(f"Expected `subject_to` to be on a rate other than churn, but got {text!r}.")
 
 
 def group_columns(texts: Sequence[str]) -> list[str]:
@@ -81,7 +83,7 @@ class Constraints:
         for constraint in self.each:
             if constraint.group is not None and constraint.group not in self.names:
                 raise InputError(
-                    f"Expected --group to name the column of `constraint` {constraint}, since it compares groups, "
+                    f"Expected --group to name the column of `subject_to` {constraint}, since it compares groups, "
                     f"but {'there are several' if self.names else 'there is none'}."
                 )
 
@@ -93,33 +95,69 @@ class Constraints:
         found = {no_blanks(name): codes for name, codes in groups.items()}
         return found | ({"group": next(iter(found.values()))} if len(found) == 1 else {})
 
-    def threshold(self, part: Scored, maximize: str, subject_to: str | None) -> tuple[float, bool, float]:
-        """The best threshold under the constraints: its value, whether they are met, and the worst violation."""
-        wanted = [*self.each, *(() if subject_to is None else read_constraints(subject_to))]
-        fit = adjust_threshold(part.scores, part.labels, wanted, part.group, part.weight, maximize=maximize)
-        return float(fit.threshold), fit.feasible, float(fit.violation.max())
+    def threshold(
+        self,
+        part: Scored,
+        maximize: str,
+        subject_to: str | None,
+        *,
+        confidence: float | None = None,
+        max_weight: float | None = None,
+    ) -> ThresholdFit:
+        """The best threshold under the constraints and one more, certified where a confidence is given."""
+        return adjust_threshold(
+            part.scores,
+            part.labels,
+            self.with_own(subject_to),
+            part.group,
+            part.weight,
+            maximize=maximize,
+            confidence=confidence,
+            max_weight=max_weight,
+        )
 
-    def values(self, part: Scored, threshold: float) -> list[dict[str, Any]]:
-        """What each inequality comes to on a set: ``constraint``, ``value``, ``standard_error``, ``violation``."""
-        report = constraint_report(self.each, {"set": part}, threshold=threshold)
+    def with_own(self, subject_to: str | None) -> list[RateConstraint]:
+        """The constraints, and that of the measure where it has one."""
+        return [*self.each, *(() if subject_to is None else read_constraints(subject_to))]
+
+    def values(
+        self, part: Scored, threshold: float, subject_to: str | None = None, *, confidence: float = 0.95
+    ) -> list[dict[str, Any]]:
+        """What each inequality comes to on a set.
+
+        Args:
+            part: The set.
+            threshold: Where scores are cut.
+            subject_to: The constraint of the measure.
+            confidence: Of the bound.
+
+        Returns:
+            ``constraint``, ``value``, ``standard_error``, ``violation``, ``bound`` (the value's confidence bound),
+            ``met`` (by the value) and ``certain`` (by its bound).
+        """
+        wanted = self.with_own(subject_to)
+        report = constraint_report(wanted, {"set": part}, threshold=threshold, confidence=confidence)
         return [
             {
                 "constraint": self.shown(row.constraint),
                 "value": row.value,
                 "standard_error": row.standard_error,
                 "violation": row.violation,
+                "bound": row.bound,
+                "met": row.violation <= TOLERANCE and not math.isnan(row.value),
+                "certain": row.certain,
             }
             for row in report.rows
         ]
 
     def shown(self, text: str) -> str:
-        """An inequality with the groups' names in place of their numbers."""
+        """An inequality, or a sentence about one, with the groups' names in place of their numbers."""
 
         def named(match: re.Match[str]) -> str:
-            names = self.names.get(match[1])
-            return f"[{match[1]}={names[int(match[2])]}]" if names and int(match[2]) < len(names) else match[0]
+            names = self.names.get(match[2])
+            return f"{match[1]}{match[2]}={names[int(match[3])]}" if names and int(match[3]) < len(names) else match[0]
 
-        return re.sub(r"\[([^\[\]=]+)=(\d+)\]", named, text)
+        return re.sub(r"([\['])([^\[\]=']+)=(\d+)(?=[\]'])", named, text)
 
 
 def scored(arrays: Mapping[str, NDArray[Any]], name: str, constraints: Constraints, columns: Sequence[str]) -> Scored:
@@ -156,5 +194,5 @@ def _number(column: str, value: str, groups: Mapping[str, tuple[str, ...]]) -> i
     names = [no_blanks(name) for name in groups[column]]
     if value not in names:
         shown = ", ".join(groups[column])
-        raise InputError(f"Expected `constraint` to name a group of {column!r} ({shown}), but got {value!r}.")
+        raise InputError(f"Expected `subject_to` to name a group of {column!r} ({shown}), but got {value!r}.")
     return names.index(value)

@@ -1,4 +1,4 @@
-"""From scores to results: the threshold from the validation set, measures on the test set, the table over seeds."""
+"""From scores to results: the threshold from the validation set, measures on the test set, the page's content."""
 
 from __future__ import annotations
 
@@ -13,14 +13,20 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import NDArray
 
 from setwise import metrics
+from setwise.experiments import certificates
 from setwise.experiments.constraints import Constraints, scored
+from setwise.experiments.model_notes import usage_notes
 from setwise.experiments.problem import is_table
+from setwise.experiments.protocol import judged_sentences
+from setwise.experiments.seed_intervals import seed_interval
 from setwise.experiments.settings import FORMAT, ComparisonSettings
 from setwise.metrics import Interval
 from setwise.report import ConstraintRow, Method, Report, Row, Training, interval_text, verdict
+from setwise.report.content import inline
 
 if TYPE_CHECKING:
     from setwise.experiments.runs import RunFolder
+    from setwise.lagrangian.thresholds import ThresholdFit
     from setwise.measures import Measure
 
 BASELINE = "cross_entropy"
@@ -48,7 +54,8 @@ class Results:
         rows: The table.
         versions: Versions it was made with.
         groups: Names of the groups of each column they were asked for.
-        model: Which training was kept as the model of a table: file, method, seed and validation measure.
+        model: Which training was kept as the model of a table: file, method, seed and validation measure; and what
+            became of every column.
     """
 
     settings: ComparisonSettings
@@ -76,12 +83,15 @@ class Results:
         texts = [row["constraint"] for row in self.runs[0].get("constraints", {}).get("test", ())]
         rows = []
         for k, text in enumerate(texts):
-            values, met = [], []
+            values, met, certain = [], [], []
             for method in self.methods:
                 found = [run["constraints"]["test"][k] for run in self.runs if run["method"] == method.key]
-                values.append(_mean([number(each["value"]) for each in found]))
-                met.append(sum(_met(each) for each in found))
-            rows.append(ConstraintRow(text, (values[0], values[1]), (met[0], met[1]), self.settings.seeds))
+                ends = (-1.0, 1.0) if "]-" in text else (0.0, 1.0)  # a difference of rates, or a rate
+                values.append(seed_interval([number(each["value"]) for each in found], level=LEVEL, ends=ends))
+                met.append(sum(bool(each["met"]) for each in found))
+                certain.append(sum(bool(each["certain"]) for each in found))
+            counts = (met[0], met[1]), self.settings.seeds, (certain[0], certain[1])
+            rows.append(ConstraintRow(text, (values[0], values[1]), *counts))
         return rows
 
     def constraint_lines(self) -> list[str]:
@@ -90,11 +100,26 @@ class Results:
         lines = []
         for row in self.constraint_rows():
             parts = (
-                f"{name} {interval_text(value)}, met in {met} of {row.seeds}"
-                for name, value, met in zip(names, row.values, row.met, strict=True)
+                f"{name} {interval_text(value)}, {row.said(method)}"
+                for method, (name, value) in enumerate(zip(names, row.values, strict=True))
             )
-            lines.append(f"{row.constraint} on the test sets: {'; '.join(parts)}.")
+            lines.append(f"{row.constraint}: {'; '.join(parts)}.")
         return lines
+
+    def certificate_lines(self) -> list[str]:
+        """What is certified, in words: how often over the seeds, and of the stored model what exactly."""
+        found = [run for run in self.runs if "certificate" in run]
+        if not found:
+            return []
+        lines, percent = [], f"{100 * self.settings.confidence:.10g} %"
+        if self.model is None or self.settings.seeds > 1:
+            counts = (
+                f"{sum(run['certificate']['certified'] for run in found if run['method'] == method.key)} of "
+                f"{self.settings.seeds} with {inline(method.title)}"
+                for method in self.methods
+            )
+            lines.append(f"Thresholds certified at {percent} on calibration rows: {', '.join(counts)}.")
+        return [*lines, *(() if self.model is None else self.model["certificate"]["said"])]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for ``results.json``."""
@@ -107,6 +132,7 @@ class Results:
         return {
             "format": FORMAT,
             "verdict": self.verdict,
+            "certificate": self.certificate_lines(),
             "table": table,
             "level": LEVEL,
             "settings": self.settings.to_dict(),
@@ -138,40 +164,78 @@ def judge(
     subject_to: str | Sequence[str] | None = None,
     constraints: Constraints | None = None,
     columns: Sequence[str] = (),
+    confidence: float | None = None,
+    max_weight: float | None = None,
 ) -> dict[str, Any]:
-    """Choose the threshold on the validation set, then measure the test set.
+    """Choose the threshold on the validation set, certified by its calibration rows, then measure the test set.
 
     Args:
         measure: The trained measure; it names what the threshold maximizes by default.
         scores: Arrays ``validation_scores``, ``validation_labels``, ``test_scores``, ``test_labels``; with weights
-            ``validation_weights`` and ``test_weights``; with groups ``validation_group_0``, ....
+            ``validation_weights`` and ``test_weights``; with groups ``validation_group_0``, ...; where some rows are
+            for certifying ``validation_calibration`` and ``validation_selection``: what each row is for.
         maximize: Something else for the threshold to maximize.
         subject_to: Constraints the threshold has to meet on the validation set, in place of all others.
         constraints: Constraints on rates by group that it has to meet as well.
         columns: Names of the columns of groups, in the order of the arrays.
+        confidence: Certify the constraints for new data, in (0, 1); None or 0 meets them on the validation set only.
+        max_weight: A bound on the weights of all rows; needed to certify with weights.
 
     Returns:
-        ``threshold``, ``feasible``, the test set's ``metrics`` by row, and ``constraints`` by set where there are some.
+        ``threshold``, ``feasible``, the test set's ``metrics`` by row; where there are constraints also ``constraints``
+        by set and, with a confidence, the ``certificate``.
     """
     found: dict[str, Any] = {}
-    if constraints and maximize is None and subject_to is None:
-        part = scored(scores, "validation", constraints, columns)
-        rule = measure.maximize_threshold, measure.subject_to
-        threshold, feasible, _ = constraints.threshold(part, *rule)
+    constraints = constraints or Constraints((), {})
+    own_rule = maximize is None and subject_to is None
+    wanted = subject_to or (None if maximize else measure.subject_to)
+
+    def choose(arrays: Mapping[str, NDArray[Any]], **sure: Any) -> ThresholdFit | metrics.ThresholdChoice:
+        if constraints and own_rule:
+            part = scored(arrays, "validation", constraints, columns)
+            return constraints.threshold(part, measure.maximize_threshold, measure.subject_to, **sure)
+        return metrics.choose_threshold(
+            arrays["validation_scores"],
+            arrays["validation_labels"],
+            maximize=maximize or measure.maximize_threshold,
+            subject_to=wanted,
+            weight=arrays.get("validation_weights"),
+            **sure,
+        )
+
+    fit = None
+    if confidence and (wanted or (constraints and own_rule)):
+        own = scores.get("validation_calibration")
+        fit = choose(_validation_rows(scores, own), confidence=confidence, max_weight=max_weight)
+        found["certificate"] = certificates.record(
+            fit.bounds,
+            confidence,
+            fit.certified,
+            named=constraints.shown,
+            set_name="validation" if own is None else "calibration",
+            reused=own is None or bool((own & scores["validation_selection"]).any()),
+        )
+    if fit is None or not any(bound.certified for bound in fit.bounds):
+        fit = choose(scores)  # without a certificate all validation rows may choose
+    threshold = float(fit.threshold)
+    if own_rule and (constraints or measure.subject_to):
         found["constraints"] = {
-            name: constraints.values(scored(scores, name, constraints, columns), threshold)
+            name: constraints.values(
+                scored(scores, name, constraints, columns),
+                threshold,
+                measure.subject_to,
+                confidence=confidence or LEVEL,
+            )
             for name in ("validation", "test")
         }
-    else:
-        choice = metrics.choose_threshold(
-            scores["validation_scores"],
-            scores["validation_labels"],
-            maximize=maximize or measure.maximize_threshold,
-            subject_to=subject_to or (None if maximize else measure.subject_to),
-            weight=scores.get("validation_weights"),
-        )
-        threshold, feasible = choice.threshold, choice.feasible
-    return {"threshold": threshold, "feasible": feasible, "metrics": _measured(measure, scores, threshold)} | found
+    return {"threshold": threshold, "feasible": fit.feasible, "metrics": _measured(measure, scores, threshold)} | found
+
+
+def _validation_rows(arrays: Mapping[str, NDArray[Any]], rows: NDArray[Any] | None) -> Mapping[str, NDArray[Any]]:
+    """The arrays of the validation set for some of its rows."""
+    if rows is None:
+        return arrays
+    return {name: array[rows] for name, array in arrays.items() if name.startswith("validation_")}
 
 
 def _measured(measure: Measure, scores: Mapping[str, NDArray[Any]], threshold: float) -> dict[str, float]:
@@ -186,29 +250,6 @@ def _measured(measure: Measure, scores: Mapping[str, NDArray[Any]], threshold: f
     for name in (*AT_THRESHOLD, "precision", "recall"):
         values[name] = float(metrics.metric_by_name(name)(test, labels, **weighted, **at))
     return values
-
-
-def table(measure: Measure, runs: Sequence[Mapping[str, Any]], *, at_threshold: bool = False) -> list[Row]:
-    """Mean and interval of each measure over the seeds for both methods, and of the difference within seeds.
-
-    Args:
-        measure: The trained measure; its row comes first.
-        runs: Records with ``seed``, ``method`` and ``metrics``.
-        at_threshold: Add precision and recall at the chosen threshold.
-    """
-    titles = RANKING | AT_THRESHOLD | {"precision": "Precision", "recall": "Recall", measure.name: measure.title}
-    trained = row_of(measure)
-    keys = [trained, *(key for key in ORDER if key != trained), *(("precision", "recall") if at_threshold else ())]
-    ordered = sorted(runs, key=lambda run: run["seed"])
-    rows = []
-    for key in keys:
-        first, second = (
-            [number(run["metrics"][key]) for run in ordered if run["method"] == method.key]
-            for method in methods(measure)
-        )
-        title = RANKING.get(key) or AT_THRESHOLD.get(key) or titles[key]
-        rows.append(Row(key, title, _mean(first), _mean(second), _paired(second, first)))
-    return rows
 
 
 def number(value: float | None) -> float:
@@ -255,11 +296,14 @@ def report_of(results: Results, folder: RunFolder) -> Report:
         rows=results.rows,
         trainings=trainings,
         settings=_shown(settings, results.data["positive"]),
-        judged=_judged(results, measure),
+        judged=judged_sentences(results, LEVEL),
+        certificate=results.certificate_lines(),
         facts=_facts(results),
         groups=results.groups,
         constraints=results.constraint_rows(),
         shown_seed=None if results.model is None else results.model["seed"],
+        columns={} if results.model is None else results.model.get("columns", {}),
+        usage={} if results.model is None else usage_notes(),
     )
 
 
@@ -269,7 +313,7 @@ def _shown(settings: ComparisonSettings, positive: str) -> dict[str, object]:
     if is_table(settings.data):
         shown["data"] = Path(settings.data).name
     else:
-        for name in ("target", "test", "model", "group", "weight", "split", "drop", "constraints"):
+        for name in ("target", "test", "model", "group", "weight", "split", "drop", "subject_to", "max_weight"):
             del shown[name]
     for name, value in list(shown.items()):
         if isinstance(value, list):
@@ -277,68 +321,6 @@ def _shown(settings: ComparisonSettings, positive: str) -> dict[str, object]:
     if settings.minority is None:
         shown["minority"] = "as it is"
     return shown
-
-
-def _judged(results: Results, measure: Measure) -> list[str]:
-    settings = results.settings
-    share = "Training, validation and test sets have the data's own share of positives."
-    if settings.minority is not None:
-        share = f"""Positives were dropped at random until they are {100 * settings.minority:g} % of the training,
-            validation and test sets alike: the models are judged on the distribution they were trained on."""
-    recipe = settings.recipe()
-    blend = f"{recipe.blend:g} of it plus {1 - recipe.blend:g} of cross-entropy" if recipe.blend < 1 else "it alone"
-    if recipe.warm_up:
-        blend += f", after {100 * recipe.warm_up:g} % of the training with cross-entropy alone"
-    batches = f"""Each of its batches has at least {100 * settings.batch_positives:g} % positives, repeated within an
-        epoch where there are too few; the cross-entropy model sees the classes in their natural share."""
-    sentences = [
-        f"""For each seed both methods have the same training, validation and test sets, the same model with the same
-            start, and the same {settings.epochs} {_round_name(settings)}s at most.""",
-        share,
-        f"""After each {_round_name(settings)} {measure.title} is computed on the whole validation
-            set{", at the best threshold there" if measure.at_threshold else ""}. The best is kept, and training stops
-            after {settings.patience} without a better one, for both methods alike.""",
-        f"""The model of the {measure.title} loss minimizes {blend}.""",
-        batches if settings.model == "network" else "Each tree is grown on the whole training set at once.",
-        f"""The threshold for decisions maximizes {measure.maximize_threshold} on the validation
-            set{f" subject to {measure.subject_to}" if measure.subject_to else ""}. The test set is used for the final
-            numbers only.""",
-        """AUROC and average precision need no threshold; F1 is taken at the one from the validation set; precision at
-            recall 0.9 is the best precision on the test curve at a recall of 0.9 or more.""",
-        f"""Intervals are {100 * LEVEL:g} % Student intervals over the seeds: they cover the spread from draws, splits
-            and initial weights, and are wide with few seeds. The difference is taken within each seed.""",
-        *_judged_table(results),
-    ]
-    return [" ".join(sentence.split()) for sentence in sentences]
-
-
-def _judged_table(results: Results) -> list[str]:
-    """What holds for tables, or for some of them."""
-    settings, sentences = results.settings, []
-    if is_table(settings.data):
-        sentences.append(
-            "Medians for missing numbers, categories and scales of the columns come from the training rows alone."
-        )
-    if settings.split is not None:
-        sentences.append(f"The sets are those of the column {settings.split}; what it does not name is drawn by seed.")
-    if settings.weight is not None:
-        sentences.append(f"Losses, thresholds, measures and counts are weighted by the column {settings.weight}.")
-    if settings.constraints:
-        trained = "is trained under the constraints, and for" if settings.model == "network" else "and"
-        sentences.append(
-            f"The {methods(settings.parsed_measure())[1].title} model {trained} both methods the threshold has to meet "
-            "them on the validation set, if any does; else it is the one that misses them least."
-        )
-    if results.model is not None:
-        sentences.append(
-            f"The stored model is that of seed {results.model['seed']}, the best on its validation set among those "
-            "trained on the measure."
-        )
-    return sentences
-
-
-def _round_name(settings: ComparisonSettings) -> str:
-    return "epoch" if settings.model == "network" else "round"
 
 
 def _facts(results: Results) -> dict[str, object]:
@@ -350,23 +332,6 @@ def _facts(results: Results) -> dict[str, object]:
         facts[f"epochs, seed {run['seed']}, {run['method']}"] = f"{run['epochs']} (best {run['best_epoch']})"
     facts["training time"] = f"{sum(run['seconds'] for run in results.runs):.0f} s"
     return facts | {f"{name} version": version for name, version in results.versions.items()}
-
-
-def _met(found: Mapping[str, Any]) -> bool:
-    """Whether an inequality holds on a set of limited size: up to two standard errors."""
-    return number(found["violation"]) <= 2 * number(found["standard_error"])
-
-
-def _mean(values: Sequence[float]) -> Interval:
-    if not all(map(math.isfinite, values)):
-        return Interval(math.nan, math.nan, math.nan, LEVEL)
-    return metrics.mean_interval(values, level=LEVEL)
-
-
-def _paired(values: Sequence[float], others: Sequence[float]) -> Interval:
-    if not all(map(math.isfinite, [*values, *others])):
-        return Interval(math.nan, math.nan, math.nan, LEVEL)
-    return metrics.paired_mean_interval(values, others, level=LEVEL)
 
 
 def _ends(interval: Interval) -> dict[str, float]:

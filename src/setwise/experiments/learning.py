@@ -26,7 +26,7 @@ from setwise.experiments.problem import Draw
 from setwise.experiments.scoring import Fit, score, seed_epoch, shuffled
 from setwise.lagrangian import ConstrainedObjective
 from setwise.lagrangian._report import Scored
-from setwise.lagrangian.thresholds import TOLERANCE
+from setwise.lagrangian._threshold_search import TOLERANCE
 from setwise.training import Checkpoint, Recipe
 from setwise.training._call import call_loss
 from setwise.training.progress import PassesProgress
@@ -187,8 +187,8 @@ class _Trainer:
         return call_loss(self.loss, scores, labels, None if self.beside.weight is None else self.beside.weight[index])
 
     def judge_epoch(self, loss: float) -> None:
-        """Judge the whole validation set, with averaged weights where there are some, and keep what is best."""
-        inputs, labels, beside = self.drawn.set("validation")
+        """Judge the validation rows for selection, by averaged weights where there are some, and keep what is best."""
+        inputs, labels, beside = self.drawn.set("selection")
         with nullcontext() if self.average is None else self.average.applied(self.network):
             scores = score(self.network, inputs)
             self._check(scores)
@@ -211,7 +211,8 @@ class _Trainer:
         rule = measure.maximize_threshold, measure.subject_to
         threshold, violation = 0.0, None
         if constraints:
-            threshold, _, violation = constraints.threshold(part, *rule)
+            fit = constraints.threshold(part, *rule)
+            threshold, violation = float(fit.threshold), float(fit.violation.max())
         elif measure.at_threshold:
             threshold = metrics.choose_threshold(
                 part.scores, part.labels, maximize=rule[0], subject_to=rule[1], weight=part.weight

@@ -1,8 +1,9 @@
 """A trained model of tables as one file: safetensors with the weights, and everything else as JSON in its header.
 
 The header's entry ``setwise`` says the format's version, the kind of model, how columns become numbers, the classes,
-the threshold, the measure, the recipe and where the model comes from. A boosting model is LightGBM's own text, kept as
-bytes among the tensors. The file is written beside its place and moved there, and nothing in it is unpickled.
+the threshold, the calibration, the measure, the recipe and where the model comes from. A boosting model is LightGBM's
+own text, kept as bytes among the tensors. The file is written beside its place and moved there, and nothing in it is
+unpickled.
 
 >>> import tempfile
 >>> from pathlib import Path
@@ -35,6 +36,7 @@ from setwise.data import TableEncoding
 from setwise.experiments.networks import MLP
 from setwise.experiments.runs import write_whole
 from setwise.experiments.scoring import score
+from setwise.metrics import CalibrationMap, PlattScaling, calibration_from_dict
 from setwise.training.ensemble import network_of
 
 FORMAT = 1  # raised when the file changes its meaning; an older format stays readable, a newer one is refused
@@ -43,6 +45,7 @@ FILE = "model.safetensors"
 KINDS = ("network", "boosting")
 BOOSTER = "booster"  # name of the tensor of bytes that is a boosting model's text
 START = "start"  # name of the tensor that is added to its scores
+SIGMOID = PlattScaling(1.0, 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +54,7 @@ class Prediction:
 
     Attributes:
         scores: Logits.  # shape: (n,)
-        probabilities: Their sigmoid; calibrated as far as the loss makes it so.  # shape: (n,)
+        probabilities: Of the positive class, calibrated on the validation rows.  # shape: (n,)
         classes: Name of the predicted class of each row.
         remarks: What the table holds that the model has not seen before, in sentences.
     """
@@ -71,11 +74,12 @@ class TableModel:
         encoding: How columns become numbers, and which classes there are.
         tensors: The weights of the MLP, or of several, with the scaling of their inputs, or the boosting model's text
             as bytes.
-        threshold: Score (logit) from which on a row is called positive; infinity calls none so.
+        threshold: Score (logit) from which on a row is predicted positive; infinity for none.
         measure: Name of the measure it was trained for.
         hidden: Units of the MLP's hidden layers.
         recipe: Settings of the training.
         about: Where it comes from: data, seed, method, versions.
+        calibration: The map from scores to probabilities; the sigmoid where the file holds none.
     """
 
     kind: str
@@ -86,6 +90,7 @@ class TableModel:
     hidden: tuple[int, ...] = ()
     recipe: Mapping[str, Any] = field(default_factory=dict)
     about: Mapping[str, Any] = field(default_factory=dict)
+    calibration: CalibrationMap = SIGMOID
 
     def __post_init__(self) -> None:
         one_of("kind", self.kind, KINDS)
@@ -109,14 +114,15 @@ class TableModel:
 
         Args:
             cells: The table's columns as texts, as :func:`setwise.data.read_cells` gives them.
-            threshold: A probability from which on a row is called positive, instead of the model's own threshold.
+            threshold: A calibrated probability from which on a row is predicted positive, instead of the model's own
+                threshold, which is one of the score.
 
         Raises:
             InputError: When a column is missing, or one of numbers holds texts.
         """
         inputs = self.encoding.encode(cells)
         scores = self.score(inputs)
-        probabilities = 1 / (1 + np.exp(-scores.astype(np.float64)))
+        probabilities = self.calibration(scores)
         positive = scores >= np.float32(self.threshold) if threshold is None else probabilities >= threshold
         classes = [self.encoding.classes[int(flag)] for flag in positive]
         return Prediction(scores, probabilities, classes, self.encoding.remarks(cells))
@@ -131,6 +137,7 @@ class TableModel:
             "encoding": self.encoding.to_dict(),
             "classes": list(self.encoding.classes),
             "threshold": self.threshold if math.isfinite(self.threshold) else None,  # null: nothing is positive
+            "calibration": self.calibration.to_dict(),
             "measure": self.measure,
             "hidden": list(self.hidden),
             "recipe": dict(self.recipe),
@@ -164,6 +171,7 @@ class TableModel:
                 hidden=tuple(state["hidden"]),
                 recipe=state["recipe"],
                 about=state["about"],
+                calibration=calibration_from_dict(state.get("calibration", SIGMOID.to_dict())),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"Expected {path} to hold a whole setwise model, but it does not: {error}.") from error

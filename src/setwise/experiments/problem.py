@@ -18,7 +18,8 @@ from setwise import data
 from setwise._checks import InputError
 from setwise.data import RawTable, TableEncoding
 from setwise.data.encoding import find_column
-from setwise.experiments.constraints import Groups, group_columns, no_blanks
+from setwise.experiments.calibration_rows import ValidationRows, validation_rows
+from setwise.experiments.constraints import Constraints, Groups, group_columns, no_blanks
 from setwise.experiments.networks import MLP, SmallConvNet
 
 if TYPE_CHECKING:
@@ -108,6 +109,7 @@ class Draw:
         encoding: How the table's columns became numbers, fitted on the training rows.
         shift: What was taken from the inputs, the mean over the training set.
         scale: What they were divided by then.
+        rows: Which validation rows certify the threshold and which choose the epoch, where that is not all of them.
     """
 
     train: TensorDataset
@@ -118,11 +120,19 @@ class Draw:
     encoding: TableEncoding | None = None
     shift: Tensor | None = None
     scale: Tensor | None = None
+    rows: ValidationRows | None = None
 
     def set(self, name: str) -> tuple[Tensor, Tensor, Beside]:
-        """Inputs, labels and what stands beside them."""
-        inputs, labels = getattr(self, name).tensors
-        return inputs, labels, self.beside.get(name, Beside())
+        """Inputs, labels and what stands beside them, of a set or of the validation rows for ``"selection"``."""
+        if name != "selection":
+            inputs, labels = getattr(self, name).tensors
+            return inputs, labels, self.beside.get(name, Beside())
+        inputs, labels, beside = self.set("validation")
+        if self.rows is None or bool(self.rows.selection.all()):
+            return inputs, labels, beside
+        keep = torch.from_numpy(self.rows.selection)
+        weight = None if beside.weight is None else beside.weight[keep]
+        return inputs[keep], labels[keep], Beside(weight, {k: codes[keep] for k, codes in beside.groups.items()})
 
 
 def is_table(source: str) -> bool:
@@ -170,8 +180,8 @@ def _load_table(settings: ComparisonSettings) -> Problem:
             raise InputError(f"Expected column {name!r}, which says train and test, to be named by --split or --drop.")
     by_name = {no_blanks(name): name for name in names}
     wanted = dict.fromkeys(settings.group)
-    for column in group_columns(settings.constraints):
-        _check_column("constraint", by_name.get(column, column), table)
+    for column in group_columns(settings.subject_to):
+        _check_column("subject_to", by_name.get(column, column), table)
         wanted.setdefault(by_name[column])
     return Problem(
         Path(settings.data).name,
@@ -270,7 +280,10 @@ def draw(problem: Problem, settings: ComparisonSettings, seed: int) -> Draw:
         TensorDataset((parts[name] - shift) / scale, torch.from_numpy(labels[name]).float()) for name in SETS
     )
     beside = {name: _beside(problem, rows[name]) for name in SETS}
-    return Draw(train, validation, test, record, beside, encoding, shift, scale)
+    known = beside["validation"]
+    constraints = Constraints(settings.subject_to, problem.groups)
+    halves = validation_rows(labels["validation"], known.weight, known.groups, settings, constraints, seed=seed)
+    return Draw(train, validation, test, record, beside, encoding, shift, scale, halves)
 
 
 def _beside(problem: Problem, rows: NDArray[Any]) -> Beside:

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from setwise._checks import InputError, in_range
 from setwise.experiments.constraints import Constraints
-from setwise.experiments.judging import judge, methods, number, table
+from setwise.experiments.judging import judge, methods, number
 from setwise.experiments.learners import check_weights, score_sets
-from setwise.experiments.problem import draw, load_problem
+from setwise.experiments.problem import draw, draw_rows, load_problem
 from setwise.experiments.runs import RunFolder, read_json
 from setwise.experiments.scoring import repeatable
+from setwise.experiments.seed_intervals import TestSets
+from setwise.experiments.tables import sampling_of, table
 
 if TYPE_CHECKING:
     from setwise.experiments.settings import ComparisonSettings
@@ -47,6 +49,7 @@ def rejudge(
     data: str | None = None,
     maximize: str | None = None,
     subject_to: str | Sequence[str] | None = None,
+    confidence: float | None = None,
     tolerance: float = 1e-6,
 ) -> Rejudged:
     """Judge a stored run again: rebuild data and networks from its settings, load the weights, score, measure.
@@ -56,6 +59,7 @@ def rejudge(
         data: Where the data is now, if not where the settings say; it must have the same content.
         maximize: Choose thresholds that maximize this on the validation set, instead of the measure's own rule.
         subject_to: Constraints for those thresholds, such as ``"recall>=0.9"``.
+        confidence: Confidence with which constraints are certified, 0 for none; by default the run's own.
         tolerance: Largest difference to ``results.json`` that counts as agreement.
 
     Raises:
@@ -64,6 +68,8 @@ def rejudge(
     in_range("tolerance", tolerance, 0)
     folder = RunFolder(run)
     settings, fingerprint = folder.settings()
+    sure = settings.confidence if confidence is None else confidence
+    in_range("confidence", sure, 0, 1, open_high=True)
     stored = _stored_runs(folder)
     with repeatable(settings.threads):
         problem = load_problem(settings if data is None else replace(settings, data=data))
@@ -72,26 +78,33 @@ def rejudge(
                 f"Expected `data` {data or settings.data} to be as when {folder.path} was made, but it has changed."
             )
         measure, runs = settings.parsed_measure(), []
-        constraints = Constraints(settings.constraints, problem.groups)
+        constraints = Constraints(settings.subject_to, problem.groups)
+        rows, kept = [], {}
         for seed in range(settings.seeds):
+            rows.append(draw_rows(problem, settings, seed)[0])
             drawn = draw(problem, settings, seed)
             for method in methods(measure):
                 weights = folder.weights(seed, method.key)
                 check_weights(weights, drawn, settings, folder.file("models", seed, method.key))
+                kept[seed, method.key] = score_sets(weights, drawn, settings)
                 judged = judge(
                     measure,
-                    score_sets(weights, drawn, settings),
+                    kept[seed, method.key],
                     maximize=maximize,
                     subject_to=subject_to,
                     constraints=constraints,
                     columns=list(problem.groups),
+                    confidence=sure,
+                    max_weight=settings.max_weight,
                 )
                 runs.append({"seed": seed, "method": method.key, **judged})
-    anew = maximize is not None or subject_to is not None
+    anew = maximize is not None or subject_to is not None or sure != settings.confidence
     # With another rule for thresholds, what depends on them is bound to differ and is not compared.
     skip = {"threshold", "f1", "precision", "recall"} if anew else set()
     disagreements = [text for judged in runs for text in _disagreements(judged, stored, tolerance, skip)]
-    return Rejudged(settings, table(measure, runs, at_threshold=anew), runs, disagreements)
+    sets = TestSets.of(rows, own=problem.table is None)
+    sampling = sampling_of(sets, measure, runs, lambda seed, method: kept[seed, method])
+    return Rejudged(settings, table(measure, runs, sampling, at_threshold=anew), runs, disagreements)
 
 
 def _stored_runs(folder: RunFolder) -> dict[tuple[int, str], dict[str, Any]]:

@@ -72,8 +72,10 @@ def score_sets(network: torch.nn.Module, validation: TensorDataset, test: Tensor
 
 
 def beside_arrays(drawn: Draw) -> dict[str, NDArray[Any]]:
-    """Weights and groups of the two sets that are judged, where there are some, to be stored with the scores."""
-    arrays = {}
+    """Weights, groups and purposes of the rows of the two sets that are judged, to be stored with the scores."""
+    arrays: dict[str, NDArray[Any]] = {}
+    if drawn.rows is not None:
+        arrays |= {f"validation_{name}": rows for name, rows in drawn.rows._asdict().items()}
     for name in ("validation", "test"):
         _, _, beside = drawn.set(name)
         if beside.weight is not None:

@@ -11,12 +11,13 @@ from setwise.experiments.constraints import check_text
 from setwise.measures import Measure, parse
 from setwise.training import Recipe
 
-FORMAT = 2  # of settings.json and results.json; raised when they change their meaning
+FORMAT = 3  # of settings.json and results.json; raised when they change their meaning
 MODELS = ("network", "boosting")
+CONFIDENCE = 0.95  # of constraints, unless told otherwise
 _OWN_RATE = "learning_rate"  # the recipe's setting of another name here
 _SHARED = tuple(each.name for each in fields(Recipe) if each.name not in ("measure", _OWN_RATE))
-_OF_TABLES = ("target", "weight", "split", "group", "drop", "constraints")
-_LISTS = ("group", "drop", "constraints")
+_OF_TABLES = ("target", "weight", "split", "group", "drop", "subject_to", "max_weight")
+_LISTS = ("group", "drop", "subject_to")
 _BOOSTING = {"epochs": 400, "patience": 40}  # rounds are cheap, and each does little
 
 
@@ -34,8 +35,12 @@ class ComparisonSettings:
         weight: Column of a table with sample weights, for training and judging; no input.
         split: Column of a table that says train, validation or test; what it does not name is drawn.
         drop: Columns of a table that are no inputs.
-        constraints: Constraints on rates, such as ``"recall[group=sex]>=0.8"``. The network trained on the measure is
-            trained under them; thresholds of both methods have to meet them on the validation set.
+        subject_to: Constraints on rates, such as ``"recall[group=sex]>=0.8"``. The network trained on the measure is
+            trained under them; thresholds of both methods have to meet them.
+        confidence: Confidence with which the threshold is certified to meet the constraints on new data, also that of a
+            measure such as ``"precision@recall>=0.9"``. Half of the validation set is kept for that, and the other half
+            chooses the epoch. 0 for thresholds that meet them on the whole validation set only.
+        max_weight: A bound on the sample weights of all rows, seen and unseen; needed to certify with weights.
         minority: Share of positives to thin the training, validation and test sets to; None leaves them as they are.
         seeds: How many repetitions; seed k decides split, imbalance draw, initialization and order of the batches.
         validation: Share of the training data held out for validation.
@@ -60,7 +65,9 @@ class ComparisonSettings:
     weight: str | None = None
     split: str | None = None
     drop: tuple[str, ...] = ()
-    constraints: tuple[str, ...] = ()
+    subject_to: tuple[str, ...] = ()
+    confidence: float = CONFIDENCE
+    max_weight: float | None = None
     minority: float | None = 0.05
     seeds: int = 5
     validation: float = 0.25
@@ -104,10 +111,13 @@ class ComparisonSettings:
         one_of("model", self.model, MODELS)
         for name in _LISTS:  # JSON has lists, a frozen value needs tuples
             object.__setattr__(self, name, _texts(name, getattr(self, name)))
-        for text in self.constraints:
+        for text in self.subject_to:
             check_text(text)
         for name in ("seeds", "epochs", "patience", "width", "threads"):
             is_count(name, getattr(self, name))
+        in_range("confidence", self.confidence, 0, 1, open_high=True)
+        if self.max_weight is not None:
+            in_range("max_weight", self.max_weight, 0, open_low=True)
         if self.minority is not None:
             in_range("minority", self.minority, 0, 0.5, open_low=True)
         for name in ("validation", "test"):
@@ -127,7 +137,7 @@ class ComparisonSettings:
     def recipe(self, *, baseline: bool = False) -> Recipe:
         """How the measure-trained model learns; for the baseline, which is one network, with its learning rate."""
         shared = {name: getattr(self, name) for name in _SHARED}
-        if baseline or self.constraints:  # constraints hold for the scores of one network
+        if baseline or self.subject_to:  # constraints hold for the scores of one network
             shared["members"] = 1
         rate = self.learning_rate_cross_entropy if baseline else self.learning_rate_measure
         return Recipe.for_measure(self.measure, learning_rate=rate, **shared)
@@ -135,6 +145,11 @@ class ComparisonSettings:
     def parsed_measure(self) -> Measure:
         """The measure itself."""
         return parse(self.measure)
+
+    @property
+    def certifies(self) -> bool:
+        """Whether a threshold is to be certified: there is a constraint, also that of the measure, and a confidence."""
+        return self.confidence > 0 and bool(self.subject_to or self.parsed_measure().subject_to)
 
     def of_tables(self) -> list[str]:
         """Names of the settings given that only a table can have."""

@@ -1,8 +1,8 @@
-"""A scikit-learn classifier that learns a measure of a set; :mod:`setwise.integrations.sklearn` is its door."""
+"""A scikit-learn classifier trained on a measure; :mod:`setwise.integrations.sklearn` is its public module."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -14,11 +14,13 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from torch import Tensor, nn
 
-from setwise import _checks, metrics
+from setwise import _checks
+from setwise.integrations._decisions import Unseen, Wanted, calibrate, choose, least_cost
+from setwise.integrations._member_losses import HeldOutMeasure, blended_loss, endless_batches
 from setwise.integrations._members import Course, Members, Problem, StackedMLP, scores_of, train
 from setwise.integrations._rows import Floats, Rows, Scaling, cut, held_out_folds, held_out_part, joined, unseen_scores
 from setwise.measures import Measure, parse
-from setwise.training import Blend, Recipe
+from setwise.training import Recipe
 
 
 class MeasureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -26,7 +28,8 @@ class MeasureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     A few small networks are trained side by side on cross-entropy blended with the measure's loss, over the whole table
     at once where it fits into a batch. Each network leaves one fold out, and the scores of the rows that a network has
-    not seen choose the threshold; the classifier's score is the mean of the networks' logits.
+    not seen choose the threshold and calibrate the probabilities; the classifier's score is the mean of the networks'
+    logits.
 
     Equal rows are joined first, so that a weight of k is k copies of the row, to the last bit, and the order of the
     rows does not matter.
@@ -44,9 +47,10 @@ class MeasureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         weight_decay: Of AdamW.
         blend: Share of the measure's loss in what is minimized, in (0, 1]; the rest is cross-entropy.
         class_weight: A weight for each class, ``"balanced"`` for weights inverse to the classes' total, or None.
-        threshold: ``"auto"``, chosen for the measure, or a logit, such as 0 for probability one half; two classes only.
-            For a measure without a threshold, such as AUC, the best F1 is chosen, or, where ``class_weight`` says what
-            errors cost, the least cost.
+        threshold: ``"auto"``, chosen for the measure; ``"most_probable"``, so that ``predict`` gives the class with the
+            largest ``predict_proba``, times its ``class_weight``; or a logit of the networks, with two classes only.
+            For a measure without a threshold, such as AUC, ``"auto"`` is the best F1, or, where ``class_weight`` says
+            what errors cost, the least cost; with more than two classes the most probable class.
         standardize: Bring every column to mean 0 and standard deviation 1.
         early_stopping: Hold out rows of each class and stop when the measure does not improve on them. The networks
             then all leave out the same rows, which choose the threshold too.
@@ -54,12 +58,24 @@ class MeasureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         n_iter_no_change: Stop after so many looks, one every ten steps, without a better measure.
         tol: What counts as better.
         random_state: Seed; an integer makes ``fit`` repeatable.
+        subject_to: Constraints on the threshold, such as ``"recall>=0.9"`` or ``["precision>=0.5", "fpr<=0.1"]``, see
+            :func:`setwise.metrics.choose_threshold`; two classes only. A measure with a constraint of its own, such as
+            ``"precision@recall>=0.9"``, keeps it.
+        confidence: Choose the threshold such that the constraints hold on new data with this confidence, usually 0.95;
+            None for on the rows of ``fit`` alone, which on new data is about a coin's toss. An approximation: each row
+            is scored by a network that has not seen it, but the classifier's score is the mean of all networks. Where
+            it cannot be certified, ``fit`` warns, and ``choice_`` says what is missing. Weights given to ``fit`` are
+            not certified.
+        pos_label: The positive class; None for the second one in sorted order.
 
     Attributes:
-        classes_: The classes; of two the second is the positive one.
+        classes_: The classes, sorted.
         threshold_: Logit above which the positive class is predicted (two classes only).
+        choice_: The :class:`~setwise.metrics.ThresholdChoice` behind a threshold of ``"auto"``: achieved rates,
+            whether the constraints are met, and whether they are certified, with their bounds.
+        calibration_: The map from logits to probabilities (:mod:`setwise.metrics.calibration_maps`).
         offsets_: What is added to the logits of more than two classes. A measure of ranks leaves their levels open;
-            with these the mean probabilities are the classes' shares. Zeros for other measures.
+            with these the most probable class is predicted. Zeros for other measures.
         networks_: The trained networks, a module.
         n_iter_: Steps of the optimizer.
         validation_scores_: The measure on the rows held out, look by look, with early stopping.
@@ -87,6 +103,9 @@ class MeasureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         n_iter_no_change: int = 10,
         tol: float = 1e-4,
         random_state: int | np.random.RandomState | None = None,
+        subject_to: str | Sequence[str] | None = None,
+        confidence: float | None = None,
+        pos_label: Any = None,
     ) -> None:
         self.measure = measure
         self.network = network
@@ -105,6 +124,9 @@ class MeasureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.n_iter_no_change = n_iter_no_change
         self.tol = tol
         self.random_state = random_state
+        self.subject_to = subject_to
+        self.confidence = confidence
+        self.pos_label = pos_label
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Train the networks and choose the threshold.
@@ -123,48 +145,68 @@ class MeasureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if len(self.classes_) < 2:
             held = "one class" if len(self.classes_) else "none, since all sample weights are zero"
             raise _checks.InputError(f"Expected `y` to hold at least two classes, but it holds {held}.")
-        weight = weight[counted] * self._class_weights(label, weight[counted])[label]
-        rows = cut(joined(inputs[counted], label.astype(np.int64), weight), self.folds)
+        self._check_classes()
+        each = self._class_weights(label, weight[counted])
+        if len(self.classes_) == 2 and self._positive_index() == 0:
+            label, each = 1 - label, each[::-1]  # from here on 1 is the positive class
+        rows = cut(joined(inputs[counted], label.astype(np.int64), weight[counted] * each[label]), self.folds)
         self._scaling = Scaling.of(rows) if self.standardize else None
         random = check_random_state(self.random_state)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(random.randint(2**31)))
-            self._train(rows, random)
+            measure = self._measure()
+            scores, left_out = self._train(measure, rows, random)
+        plain = Unseen(scores, rows.y, rows.weight / each[rows.y], each, copies=sample_weight is None)
+        self._decide(measure, plain, left_out)
         return self
 
     def decision_function(self, X: ArrayLike) -> NDArray[Any]:
-        """Scores: for two classes the logit less the threshold, so that the second class is predicted above 0.
+        """Scores: for two classes the logit less the threshold, of which the sign decides.
+
+        Above 0 the second class of ``classes_`` is predicted, as scikit-learn wants it; so the sign is turned where
+        ``pos_label`` is the first one.
 
         Returns:
             One score per row, or per row and class.  # shape: (n,) or (n, n_classes)
         """
-        check_is_fitted(self)
-        inputs = validate_data(self, X, dtype=np.float64, reset=False)
-        scores = scores_of(self.networks_, self._inputs(inputs)).mean(axis=0)
-        return np.asarray(scores - self.threshold_ if scores.ndim == 1 else scores + self.offsets_)
+        scores = self._scores(X)
+        if scores.ndim == 2:
+            return np.asarray(scores + self.offsets_)
+        return np.asarray((scores - self.threshold_) * (1 if self._positive_index() == 1 else -1))
 
     def predict_proba(self, X: ArrayLike) -> NDArray[Any]:
-        """Probabilities of the classes, of two tilted so that the threshold stands at one half.
+        """Calibrated probabilities of the classes, in the order of ``classes_``.
 
-        They rank and decide as the other methods do. For the networks' own probabilities set ``threshold=0``.
+        They rank the rows as ``decision_function`` does; ``predict`` decides at the threshold, not at one half.
 
         Returns:
             Lines that add up to 1.  # shape: (n, n_classes)
         """
-        scores = self.decision_function(X)
-        if scores.ndim == 1:
-            scores = np.stack([np.zeros_like(scores), scores], axis=1)
-        return np.asarray(np.exp(scores - np.logaddexp.reduce(scores, axis=1, keepdims=True)))
+        scores = self._scores(X)
+        found = np.asarray(self.calibration_(scores))
+        if found.ndim == 2:
+            return found
+        return np.stack([1 - found, found] if self._positive_index() == 1 else [found, 1 - found], axis=1)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """The class of each row."""
+        """The class of each row: of two the positive one where the logit is above the threshold."""
         scores = self.decision_function(X)
         index = (scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)
         return np.asarray(self.classes_[index])
 
-    def _train(self, rows: Rows, random: np.random.RandomState) -> None:
-        """Networks, threshold and what was seen on the way."""
-        measure, outputs = self._measure(), 1 if len(self.classes_) == 2 else len(self.classes_)
+    def _scores(self, X: ArrayLike) -> Floats:
+        """Mean logits of the networks, of the positive class where there are two."""
+        check_is_fitted(self)
+        inputs = validate_data(self, X, dtype=np.float64, reset=False)
+        return np.asarray(scores_of(self.networks_, self._inputs(inputs)).mean(axis=0))
+
+    def _train(self, measure: Measure, rows: Rows, random: np.random.RandomState) -> tuple[Floats, NDArray[np.bool_]]:
+        """Train the networks.
+
+        Returns:
+            Scores of the rows by networks that have not seen them, and which network left out which rows.
+        """
+        outputs = 1 if len(self.classes_) == 2 else len(self.classes_)
         recipe = self._recipe(measure)
         if self.early_stopping:
             held = held_out_part(rows.y, self.validation_fraction, self.folds, random)
@@ -175,42 +217,37 @@ class MeasureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             model: nn.Module = StackedMLP(self.folds, x.shape[1], outputs, self.hidden_layer_sizes)
         else:
             model = Members(self.network, self.folds, x.shape[1], outputs)
-        judge = _Judge(measure, rows, held) if self.early_stopping else None
+        judge = HeldOutMeasure(measure, rows, held) if self.early_stopping else None
         problem = Problem(
             x,
             y.double() if outputs == 1 else y,
             torch.from_numpy(np.where(held, 0.0, rows.weight)),
-            _loss(measure, recipe, two=outputs == 1),
+            blended_loss(measure, recipe, two=outputs == 1),
             judge,
         )
-        batches = _batches(recipe, rows.y, seed=int(random.randint(2**31)))
+        batches = endless_batches(recipe, rows.y, seed=int(random.randint(2**31)))
         course = Course(recipe, batches, self.max_iter, self.n_iter_no_change, self.tol)
         self.n_iter_, looks = train(model, problem, course)
         self.networks_ = model.eval()
         if judge is not None:
             self.validation_scores_ = looks
-        scores = unseen_scores(scores_of(model, x), held)
-        if outputs == 1:
-            self.threshold_ = self._choose(measure, scores, rows, held) if self.threshold == "auto" else self.threshold
-        else:
-            self.offsets_ = np.zeros(outputs) if measure.at_threshold else _matched(scores, rows)
+        return unseen_scores(scores_of(model, x), held), held
 
-    def _choose(self, measure: Measure, scores: Floats, rows: Rows, held: NDArray[np.bool_]) -> float:
-        """The threshold for the measure, on the rows held out where they are the same for all."""
-        used = held[0] if self.early_stopping and len(np.unique(rows.y[held[0]])) == 2 else slice(None)
-        scores = scores[used]
-        free = not measure.at_threshold and measure.subject_to is None  # the measure says nothing about decisions
-        choice = metrics.choose_threshold(
-            scores,
-            rows.y[used],
-            maximize="accuracy" if free and self.class_weight is not None else measure.maximize_threshold,
-            subject_to=measure.subject_to,
-            weight=rows.weight[used],
-        )
-        if not np.isfinite(choice.threshold):
-            return float(scores.max())
-        below = scores[scores < choice.threshold]  # any threshold down to the next score decides alike: take the middle
-        return float((choice.threshold + below.max()) / 2) if len(below) else float(choice.threshold - 1)
+    def _decide(self, measure: Measure, rows: Unseen, held: NDArray[np.bool_]) -> None:
+        """Probabilities and threshold, on the rows held out where they are the same for all."""
+        classes = len(self.classes_)
+        if self.early_stopping and len(np.unique(rows.y[held[0]])) == classes:
+            rows = rows.part(held[0])
+        self.calibration_ = calibrate(rows)
+        probable = self.threshold == "most_probable"
+        if classes > 2:
+            at_zero = measure.at_threshold and not probable
+            self.offsets_ = np.zeros(classes) if at_zero else least_cost(rows, self.calibration_)
+        elif self.threshold == "auto":
+            wanted = Wanted(measure, self.subject_to, self.confidence, self.class_weight is not None)
+            self.choice_, self.threshold_ = choose(rows, wanted)
+        else:
+            self.threshold_ = least_cost(rows, self.calibration_) if probable else float(self.threshold)
 
     def _inputs(self, X: Floats) -> Tensor:
         return torch.from_numpy(X.copy() if self._scaling is None else self._scaling(X))
@@ -220,7 +257,7 @@ class MeasureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         measure = parse(self.measure)
         if len(self.classes_) == 2 or measure.layout == "classes":
             return measure
-        if self.threshold != "auto":
+        if not isinstance(self.threshold, str):
             raise _checks.InputError(
                 f"Expected `threshold` to be 'auto' with {len(self.classes_)} classes, but got {self.threshold}."
             )
@@ -245,6 +282,25 @@ class MeasureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             schedule="constant" if self.early_stopping else "one_cycle",
             members=1,  # each fold has a network of its own
         )
+
+    def _positive_index(self) -> int:
+        """Which of two classes is the positive one."""
+        return 1 if self.pos_label is None else self.classes_.tolist().index(self.pos_label)
+
+    def _check_classes(self) -> None:
+        """Refuse settings that do not go with the classes of ``y``."""
+        known = self.classes_.tolist()
+        if self.pos_label is not None and self.pos_label not in known:
+            raise _checks.InputError(
+                f"Expected `pos_label` to be a class of `y`, {known[:6]}, but got {self.pos_label!r}."
+            )
+        if len(known) == 2:
+            return
+        for name in ("subject_to", "confidence", "pos_label"):
+            if getattr(self, name) is not None:
+                raise _checks.InputError(
+                    f"Expected `{name}` only with two classes, but `y` holds {len(known)}; leave it out."
+                )
 
     def _class_weights(self, label: NDArray[np.int64], weight: Floats) -> Floats:
         """One weight per class."""
@@ -284,78 +340,17 @@ class MeasureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         _checks.in_range("validation_fraction", self.validation_fraction, 0, 1, open_low=True, open_high=True)
         _checks.in_range("tol", self.tol, 0)
         if isinstance(self.threshold, str):
-            _checks.one_of("threshold", self.threshold, ("auto",))
+            _checks.one_of("threshold", self.threshold, ("auto", "most_probable"))
         else:
             _checks.in_range("threshold", self.threshold, open_low=True, open_high=True)
-
-
-class _Judge:
-    """The measure of the mean scores on the rows that every member leaves out; more is better."""
-
-    def __init__(self, measure: Measure, rows: Rows, held: NDArray[np.bool_]) -> None:
-        self.measure = measure
-        self.used = held[0]
-        self.labels = rows.y[self.used]
-        self.weight = rows.weight[self.used]
-
-    def __call__(self, scores: NDArray[Any]) -> float:
-        mean = scores.mean(axis=0)[self.used]
-        if self.measure.at_threshold and mean.ndim == 1:
-            best = self.measure.maximize_threshold
-            return metrics.choose_threshold(mean, self.labels, maximize=best, weight=self.weight).value
-        if self.measure.layout == "classes" and mean.ndim == 1:
-            mean = np.stack([np.zeros_like(mean), mean], axis=1)
-        value = float(self.measure.metric(mean, self.labels, weight=self.weight))
-        return -value if self.measure.minimize else value
-
-
-class _TwoColumns(nn.Module):
-    """A loss of several classes on one logit, which is the second class's above the first's."""
-
-    def __init__(self, loss: nn.Module) -> None:
-        super().__init__()
-        self.loss = loss
-
-    def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
-        return self.loss(torch.stack([torch.zeros_like(input), input], 1), target.long(), weight=weight)  # type: ignore[no-any-return]
-
-
-def _loss(measure: Measure, recipe: Recipe, *, two: bool) -> Blend:
-    """Cross-entropy and the measure's loss, for one logit or one per class."""
-    if measure.layout == "binary":
-        return recipe.member_loss()
-    of_measure = measure.loss()
-    return Blend(nn.CrossEntropyLoss(), _TwoColumns(of_measure) if two else of_measure, recipe.blend)
-
-
-def _matched(scores: Floats, rows: Rows) -> Floats:
-    """Offsets of the classes with which their mean probabilities are their shares of the weight.
-
-    A measure of ranks, such as AUC-mu, leaves the classes' levels open; decisions need them.
-    """
-    shares = np.bincount(rows.y, weights=rows.weight) / rows.weight.sum()
-    offsets = np.zeros(scores.shape[1])
-    for _ in range(50):
-        shifted = scores + offsets
-        probability = np.exp(shifted - np.logaddexp.reduce(shifted, axis=1, keepdims=True))
-        mean = np.average(probability, axis=0, weights=rows.weight)
-        offsets += np.log(shares / np.maximum(mean, 1e-300))
-    return offsets
-
-
-def _batches(recipe: Recipe, y: NDArray[np.int64], *, seed: int) -> Callable[[], Iterator[Tensor]] | None:
-    """Endless batches of rows; None where the table is one batch."""
-    if len(y) <= recipe.batch_size:
-        return None
-
-    def of_two() -> Iterator[Tensor]:
-        sampler = recipe.sampler(y, seed=seed)
-        while True:
-            yield from (torch.as_tensor(batch) for batch in sampler)
-
-    def of_several() -> Iterator[Tensor]:
-        random = torch.Generator().manual_seed(seed)
-        while True:
-            yield from torch.randperm(len(y), generator=random).split(recipe.batch_size)
-
-    return of_two if y.max() == 1 else of_several
+        if self.threshold != "auto" and (self.subject_to is not None or self.confidence is not None):
+            raise _checks.InputError(
+                f"Expected `threshold` to be 'auto' with `subject_to` or `confidence`, but got {self.threshold!r}."
+            )
+        if self.confidence is not None:
+            _checks.in_range("confidence", self.confidence, 0, 1, open_low=True, open_high=True)
+            if self.folds < 2 and not self.early_stopping:
+                raise _checks.InputError(
+                    "Expected `folds` to be at least 2 with `confidence`, but got 1: scores of rows that the network "
+                    "has learned from certify nothing."
+                )

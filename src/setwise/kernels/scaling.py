@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 _LARGEST_EXPONENT = 1022  # of a power of two whose inverse is a normal float64 too
+_SMALLEST_SCALE, _LARGEST_SCALE = 2.0**-_LARGEST_EXPONENT, 2.0**_LARGEST_EXPONENT
 
 
 def wide_dtype(like: Tensor) -> torch.dtype:
@@ -49,6 +50,7 @@ def unit_torch(weight: Tensor, dims: tuple[int, ...] = (-1,)) -> tuple[Tensor, T
         exponent = torch.log2(largest).floor().clamp(-100, 100)
         scale = torch.where(largest > 0, torch.exp2(exponent), 1.0)
     else:
-        exponent = (torch.frexp(largest).exponent - 1).clamp(-_LARGEST_EXPONENT, _LARGEST_EXPONENT)
-        scale = torch.exp2(torch.where((largest > 0) & largest.isfinite(), exponent, 0).to(weight.dtype))
+        # From the mantissa: Inductor's C++ cannot compute with the exponents of float64 (vectors of the wrong length).
+        scale = (largest / (2 * torch.frexp(largest).mantissa)).clamp(_SMALLEST_SCALE, _LARGEST_SCALE)
+        scale = torch.where((largest > 0) & largest.isfinite(), scale, 1.0)
     return weight / scale, scale

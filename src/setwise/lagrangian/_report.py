@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 
+import torch
 from torch import Tensor
 
 from setwise import _checks
+from setwise.lagrangian._cells import RATES, Row
 from setwise.lagrangian._columns import Columns
 from setwise.lagrangian.rates import RateConstraint
 from setwise.lagrangian.thresholds import Threshold
+from setwise.metrics import rate_bound
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +45,9 @@ class ReportRow:
         value: The rate, or the difference of rates; NaN where no sample counts.
         standard_error: Of the value, for independent samples.
         violation: By how much the bound is broken; at most 0 where it holds, 0 where undefined.
+        bound: Confidence bound of the value on the side that matters, for a threshold that these samples did not
+            choose: Clopper and Pearson's for a rate without weights, else a normal one.
+        certain: Whether the confidence bound meets the constraint too.
     """
 
     set: str
@@ -47,6 +55,8 @@ class ReportRow:
     value: float
     standard_error: float
     violation: float
+    bound: float = math.nan
+    certain: bool = False
 
 
 @dataclass(frozen=True)
@@ -72,7 +82,11 @@ class ConstraintReport:
 
 
 def constraint_report(
-    constraints: Sequence[RateConstraint], sets: Mapping[str, Scored], *, threshold: float | Threshold = 0.0
+    constraints: Sequence[RateConstraint],
+    sets: Mapping[str, Scored],
+    *,
+    threshold: float | Threshold = 0.0,
+    confidence: float = 0.95,
 ) -> ConstraintReport:
     """Judge the constraints on each set.
 
@@ -80,7 +94,9 @@ def constraint_report(
         constraints: The constraints.
         sets: Scores by the name of the set.
         threshold: Where scores are cut.
+        confidence: One-sided confidence of the bounds, in (0, 1).
     """
+    _checks.in_range("confidence", confidence, 0, 1, open_low=True, open_high=True)
     found = []
     for name, part in sets.items():
         if not isinstance(part, Scored):
@@ -88,8 +104,34 @@ def constraint_report(
         cut = threshold.per_sample(part.scores, part.group) if isinstance(threshold, Threshold) else threshold
         for constraint in constraints:
             values = constraint.rate_values(part.scores, part.labels, part.group, part.weight, threshold=cut)
-            rows = constraint.rows(constraint.read(part.labels, part.group)[1])
-            for row, value, violation, error in zip(rows, *(column.tolist() for column in values[:3]), strict=True):
+            codes, groups = constraint.read(part.labels, part.group)
+            counts = None if part.weight is not None else _counts(codes, groups, part.scores >= cut)
+            for row, value, violation, error in zip(
+                constraint.rows(groups), *(column.tolist() for column in values[:3]), strict=True
+            ):
                 sign = row.terms[0][0]  # a floor is kept with its sign turned
-                found.append(ReportRow(name, row.text, sign * value, error, violation))
+                bound = _bound(row, counts, sign * value, error, confidence)
+                certain = sign * bound <= row.bound
+                found.append(ReportRow(name, row.text, sign * value, error, violation, bound, certain))
     return ConstraintReport(tuple(found))
+
+
+def _counts(codes: Tensor, groups: int, decided: Tensor) -> Tensor:
+    """Samples by group, label and decision.  # shape: (groups, 2, 2)."""
+    cells = 2 * codes + decided.reshape(-1).long()
+    return torch.bincount(cells, minlength=4 * groups).reshape(groups, 2, 2).cpu()
+
+
+def _bound(row: Row, counts: Tensor | None, value: float, error: float, confidence: float) -> float:
+    """Confidence bound of a row's value, on the side that its constraint limits; NaN where nothing is known."""
+    sign, group = row.terms[0]
+    above, below = row.rate.cells
+    ratio = above.max() > 1  # F1 = 2 J / (1 + J), with J a share of samples
+    if ratio:
+        above, below = RATES["jaccard"].cells
+    if counts is None or len(row.terms) > 1:
+        return value + sign * NormalDist().inv_cdf(confidence) * error
+    part = counts if group is None else counts[group : group + 1]
+    hits, trials = (int((part * cells).sum()) for cells in (above, below))
+    found = rate_bound(hits, trials, confidence=confidence, side="lower" if sign < 0 else "upper")
+    return 2 * found / (1 + found) if ratio else found

@@ -25,17 +25,13 @@ from torch import Tensor, nn
 
 from setwise import _checks
 from setwise._checks import InputError
+from setwise.lagrangian._certified import Asked
 from setwise.lagrangian._columns import Columns
+from setwise.lagrangian._threshold_search import TOLERANCE, Objective, best_place
 from setwise.lagrangian.rates import RateConstraint, read_constraints
-from setwise.lagrangian.thresholds import (
-    TOLERANCE,
-    Objective,
-    Threshold,
-    ThresholdFit,
-    ThresholdProblem,
-    best_place,
-)
+from setwise.lagrangian.thresholds import Threshold, ThresholdFit, ThresholdProblem
 from setwise.lp import LinearProgram, solve
+from setwise.metrics.certified import ConstraintBound
 
 _NEGLIGIBLE = 1e-9
 _GRID = 16  # thresholds of each iterate that a mixture may use beside its best ones
@@ -77,11 +73,16 @@ class Choice:
         members: The models with their thresholds and probabilities, the most likely first.
         value: The expected measure on the data of the selection.
         violation: The expected violation of each row there.  # shape: (rows,)
+        certified: Whether the model's constraints hold on new data with the confidence asked for; None for a mixture,
+            or if none was asked for.
+        bounds: What is known of each constraint.
     """
 
     members: tuple[Member, ...]
     value: float
     violation: Tensor
+    certified: bool | None = None
+    bounds: tuple[ConstraintBound, ...] = ()
 
     @property
     def feasible(self) -> bool:
@@ -121,7 +122,10 @@ class Selection:
             is linear in the decisions.
         adjust: Whether the threshold of each iterate is moved to where it is best.
         per_group: A column of which each group may get a threshold of its own; it is then needed to predict.
-        cautious: Keep so many standard errors away from every bound.
+        confidence: Certify the constraints of each iterate for new data, in (0, 1); a certified one comes before any
+            that is not. Each certificate is that of its iterate alone: for the choice among n of them on the same data
+            to hold with 95 %, ask for ``1 - 0.05 / n``. Mixtures (``"shrink"``) are not certified.
+        max_weight: A bound on the weights of all samples, seen and unseen; needed to certify with weights.
 
     >>> scores, labels = torch.tensor([3.0, 1.0, -1.0, 2.0, 0.0, -2.0]), torch.tensor([1, 1, 0, 0, 1, 0])
     >>> selection = Selection("recall>=0.9", maximize="precision")
@@ -139,14 +143,14 @@ class Selection:
         maximize: str | Objective = "accuracy",
         adjust: bool = True,
         per_group: str | None = None,
-        cautious: float = 0.0,
+        confidence: float | None = None,
+        max_weight: float | None = None,
     ) -> None:
         self.constraints = read_constraints(constraints)
-        _checks.in_range("cautious", cautious, 0.0)
         self.maximize = maximize
         self.adjust = adjust
         self.per_group = per_group
-        self.cautious = cautious
+        self.asked = None if confidence is None else Asked(confidence, max_weight)
         self.iterates: list[Iterate] = []
 
     def add(
@@ -173,7 +177,7 @@ class Selection:
             Its threshold, adjusted or not, and what that achieves.
         """
         problem = ThresholdProblem(
-            scores, labels, self.constraints, group, weight, maximize=self.maximize, cautious=self.cautious
+            scores, labels, self.constraints, group, weight, maximize=self.maximize, asked=self.asked
         )
         snapshot = _on_cpu(model.state_dict()) if isinstance(model, nn.Module) else model
         fits = problem.at([threshold])
@@ -195,11 +199,13 @@ class Selection:
         return self._best() if how == "best" else self._shrink()
 
     def _best(self) -> Choice:
-        fits = [iterate.fits[0] for iterate in self.iterates]
+        certified = [iterate for iterate in self.iterates if iterate.fits[0].certified]
+        iterates = certified or self.iterates
+        fits = [iterate.fits[0] for iterate in iterates]
         place = best_place(torch.stack([fit.violation for fit in fits], 1), _values(fits))
         fit = fits[place]
-        member = Member(self.iterates[place].snapshot, fit.threshold, 1.0)
-        return Choice((member,), fit.value, fit.violation)
+        member = Member(iterates[place].snapshot, fit.threshold, 1.0)
+        return Choice((member,), fit.value, fit.violation, fit.certified, fit.bounds)
 
     def _shrink(self) -> Choice:
         options = [(iterate, fit) for iterate in self.iterates for fit in iterate.fits if math.isfinite(fit.value)]
@@ -228,6 +234,10 @@ class Selection:
                     Threshold(tuple(fit["threshold"]["values"]), fit["threshold"]["group"]),
                     fit["value"],
                     fit["violation"],
+                    fit["certified"],
+                    fit["confidence"],
+                    tuple(ConstraintBound(**bound) for bound in fit["bounds"]),
+                    fit["message"],
                 )
                 for fit in saved["fits"]
             ]

@@ -3,33 +3,37 @@
 Between two neighbouring scores nothing changes, so the candidates are the distinct scores and infinity ("predict
 nothing"). One threshold is found exactly: all candidates are tried at once on running counts. One for each group is
 found by a search: starts where all groups have about the same rate, from the best of which single thresholds are moved,
-each exactly given the others, until none gets better.
+each exactly given the others, until none gets better. With a confidence the candidates are the thresholds at which the
+constraints are certified to hold on new data (:mod:`setwise.metrics.certified`).
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from setwise import _checks
-from setwise.lagrangian._cells import RATES, Row, cell_sums, rate_values
+from setwise.lagrangian._certified import Asked, Certification, message
 from setwise.lagrangian._columns import Columns, column, group_codes
+from setwise.lagrangian._threshold_search import (
+    TOLERANCE,
+    Curve,
+    Judge,
+    Objective,
+    Search,
+    View,
+    at_places,
+    best_place,
+    running_counts,
+)
 from setwise.lagrangian.rates import RateConstraint, read_constraints
 from setwise.measures._base import positives, prepare
+from setwise.metrics.certified import ConstraintBound
 from setwise.metrics.constraints import read_rate
-
-TOLERANCE = 1e-12
-_LEVELS = 101  # common rates from which the search for several thresholds starts
-_STARTS = 5  # of these, how many are followed
-_SWEEPS = 20
-
-Objective = Callable[..., np.ndarray]
+from setwise.metrics.threshold import grows_downwards
 
 
 @dataclass(frozen=True)
@@ -68,38 +72,31 @@ class Threshold:
 
 @dataclass(frozen=True)
 class ThresholdFit:
-    """A threshold and what it achieves on the data it was fitted to.
+    """A threshold, what it achieves on the data it was fitted to, and what of it holds on new data.
 
     Attributes:
         threshold: The threshold, or one for each group.
         value: The maximized measure.
-        violation: By how much each row of the constraints is broken, with what ``cautious`` adds: in units of the rate
-            or, for precision, F1 and Jaccard, this times the denominator's share of all samples.  # shape: (rows,)
+        violation: By how much each row of the constraints is broken on these data: in units of the rate or, for
+            precision, F1 and Jaccard, this times the denominator's share of all samples.  # shape: (rows,)
+        certified: Whether all constraints hold on new data with the confidence; None if none was asked for.
+        confidence: The confidence that was asked for.
+        bounds: What is known of each constraint, in each group; those that cannot be certified say why.
+        message: The certificate in a sentence; empty without confidence.
     """
 
     threshold: Threshold
     value: float
     violation: Tensor
+    certified: bool | None = None
+    confidence: float | None = None
+    bounds: tuple[ConstraintBound, ...] = ()
+    message: str = ""
 
     @property
     def feasible(self) -> bool:
-        """Whether all constraints are met."""
+        """Whether all constraints are met on these data."""
         return bool((self.violation <= TOLERANCE).all())
-
-
-class View(NamedTuple):
-    """Rows over one column of groups: the rows, the cell of each sample, and how many groups there are."""
-
-    rows: tuple[Row, ...]
-    codes: Tensor  # shape: (n,)
-    groups: int
-
-
-class _Curve(NamedTuple):
-    """Running counts of some samples by falling threshold: (weights, squared weights) of each view's tables."""
-
-    thresholds: Tensor  # shape: (k,)
-    tables: list[tuple[Tensor, Tensor]]  # each of shape (groups, 2, 2, k)
 
 
 def adjust_threshold(
@@ -111,11 +108,18 @@ def adjust_threshold(
     *,
     maximize: str | Objective = "accuracy",
     per_group: str | None = None,
-    cautious: float = 0.0,
+    confidence: float | None = None,
+    max_weight: float | None = None,
 ) -> ThresholdFit:
     """The threshold that maximizes a measure among those that meet constraints on rates, by group too.
 
     Where none meets them all, the one whose worst violation is smallest; of equals, the one that predicts fewest.
+
+    Without ``confidence`` the constraints are met on these data, on new ones in about every other draw. With
+    ``confidence=0.95`` a constraint that is certified and yet violated on new data happens in at most 5 % of draws of
+    these data, provided that they were not used to fit the scorer. Where that cannot be said, the threshold is the one
+    without confidence, and ``certified`` is False. Bounds on one rate are certified, overall, in every group of a
+    column or in one; differences between groups and churn are met on these data only, and ``bounds`` says so.
 
     Args:
         scores: Finite scores.  # shape: (n,)
@@ -126,15 +130,22 @@ def adjust_threshold(
         maximize: As in :func:`setwise.metrics.choose_threshold`: ``"accuracy"``, ``"f1"``, ``"precision"``, ..., or a
             function of the arrays (tp, fp, fn, tn).
         per_group: A column of which each group may get a threshold of its own. It is then needed to predict.
-        cautious: Keep so many standard errors away from every bound, so that it holds on other data too.
+        confidence: Certify the constraints for new data, in (0, 1), usually 0.95. With ``per_group`` the probability of
+            an error is shared by the groups, each of which must meet the constraints.
+        max_weight: A bound on the weights of all samples, seen and unseen; needed to certify with weights.
 
     >>> scores, labels = torch.tensor([3.0, 1.0, -1.0, 2.0, 0.0, -2.0]), torch.tensor([1, 1, 0, 0, 1, 0])
     >>> fit = adjust_threshold(scores, labels, "recall>=0.9", maximize="precision")
     >>> float(fit.threshold), fit.value, fit.feasible
     (0.0, 0.75, True)
+    >>> scores, labels = torch.arange(600.0), torch.tensor([0, 1] * 300)
+    >>> fit = adjust_threshold(scores, labels, "recall>=0.9", maximize="precision", confidence=0.95)
+    >>> float(fit.threshold), fit.message
+    (43.0, 'Certified at 95 %: recall>=0.9 (bound 0.901).')
     """
+    asked = None if confidence is None else Asked(confidence, max_weight)
     problem = ThresholdProblem(
-        scores, labels, read_constraints(constraints), group, weight, maximize=maximize, cautious=cautious
+        scores, labels, read_constraints(constraints), group, weight, maximize=maximize, asked=asked
     )
     return problem.best() if per_group is None else problem.best_per_group(per_group)
 
@@ -151,9 +162,8 @@ class ThresholdProblem:
         weight: Tensor | None,
         *,
         maximize: str | Objective,
-        cautious: float,
+        asked: Asked | None = None,
     ) -> None:
-        _checks.in_range("cautious", cautious, 0.0)
         objective = maximize if callable(maximize) else read_rate("maximize", maximize, to_maximize=True)
         _, w = prepare(scores, labels, weight, ("scores", "labels"))
         _checks.not_empty("scores", scores)
@@ -167,163 +177,95 @@ class ThresholdProblem:
         views.append(View((), positives(labels.reshape(-1), name="labels").long(), 1))  # the objective's counts
         self.scores, self.labels, self.group = scores.detach().reshape(-1), labels, group
         self.weights = torch.ones_like(self.scores, dtype=torch.float64) if w is None else w.reshape(-1).double()
-        self.judge = Judge(views, objective, cautious)
-        self.curve = _curve(self.scores, self.weights, views)
+        self.judge = Judge(views, objective)
+        self.lowest = asked is not None and grows_downwards(maximize)
+        self.curve = running_counts(self.scores, self.weights, views)
+        self.constraints, self.asked = constraints, asked
+        self.own_weights = w
+        self.certification = None if asked is None else self._certify(asked)
+
+    def _certify(self, asked: Asked, within: tuple[str, Tensor] | None = None) -> Certification:
+        return Certification(self.scores, self.labels, self.own_weights, self.constraints, self.group, asked, within)
 
     def best(self, *, constrained: bool = True) -> ThresholdFit:
         """The best single threshold; without the constraints where so asked."""
-        violation, value = self.judge.look(self.curve.tables)
-        place = best_place(violation if constrained else torch.zeros_like(violation), value)
-        return ThresholdFit(Threshold((float(self.curve.thresholds[place]),)), float(value[place]), violation[:, place])
+        if constrained and self.certification is not None:
+            curve = _allowed(self.curve, self.certification)
+            if len(curve.thresholds):
+                return self._certified(self._best_of(curve, constrained=True, certified=True), certified=True)
+        fit = self._best_of(self.curve, constrained=constrained)
+        return self._certified(fit, certified=False) if constrained else fit
+
+    def _best_of(self, curve: Curve, *, constrained: bool, certified: bool = False) -> ThresholdFit:
+        violation, value = self.judge.look(curve.tables)
+        limits = violation if constrained else torch.zeros_like(violation)
+        place = best_place(limits, value, lowest=certified and self.lowest)
+        return ThresholdFit(Threshold((float(curve.thresholds[place]),)), float(value[place]), violation[:, place])
+
+    def _certified(self, fit: ThresholdFit, *, certified: bool) -> ThresholdFit:
+        """The fit with its certificate, where one was asked for."""
+        if self.certification is None or self.asked is None:
+            return fit
+        bounds = self.certification.bounds(self.scores >= float(fit.threshold), certified=certified)
+        return _with_bounds(fit, self.asked, bounds)
 
     def at(self, thresholds: Sequence[float]) -> list[ThresholdFit]:
         """What given thresholds achieve."""
         places = [int((self.curve.thresholds >= threshold).sum()) - 1 for threshold in thresholds]
-        tables = [(counts[..., places], squares[..., places]) for counts, squares in self.curve.tables]
-        violation, value = self.judge.look(tables)
-        return [
+        violation, value = self.judge.look(at_places(self.curve, places).tables)
+        fits = [
             ThresholdFit(Threshold((float(threshold),)), float(value[k]), violation[:, k])
             for k, threshold in enumerate(thresholds)
         ]
+        if self.certification is None:
+            return fits
+        allowed = self.certification.allows(torch.tensor(thresholds, dtype=torch.float64)).tolist()
+        return [self._certified(fit, certified=inside) for fit, inside in zip(fits, allowed, strict=True)]
 
     def best_per_group(self, name: str) -> ThresholdFit:
         """A threshold for each group of a column, by search."""
         members = group_codes(name, column(self.group, name, self.labels), None)
         curves = []
-        for k in range(int(members.max()) + 1):
+        groups = range(int(members.max()) + 1)
+        for k in groups:
             where = members == k
             own = [View(view.rows, view.codes[where], view.groups) for view in self.judge.views]
-            curves.append(_curve(self.scores[where], self.weights[where], own))
-        places, value, violation = _Search(self.judge, curves).run(float(self.best().threshold))
+            curves.append(running_counts(self.scores[where], self.weights[where], own))
+        start = float(self._best_of(self.curve, constrained=True).threshold)
+        if self.asked is None:
+            return self._search(curves, start, name)
+        share = replace(self.asked, confidence=1 - (1 - self.asked.confidence) / len(groups))
+        each = [self._certify(share, (f"{name}={k}", members == k)) for k in groups]
+        inside = [_allowed(curve, own) for curve, own in zip(curves, each, strict=True)]
+        certified = all(len(curve.thresholds) for curve in inside)
+        fit = self._search(inside if certified else curves, start, name)
+        decisions = self.scores >= torch.tensor(fit.threshold.values, dtype=self.scores.dtype)[members.cpu()].to(
+            members.device
+        )
+        tested = [bound for own in each for bound in own.tested(decisions, certified=certified)]
+        return _with_bounds(fit, self.asked, (*tested, *each[0].others))
+
+    def _search(self, curves: list[Curve], start: float, name: str) -> ThresholdFit:
+        places, value, violation = Search(self.judge, curves).run(start)
         chosen = tuple(float(curve.thresholds[place]) for curve, place in zip(curves, places, strict=True))
         return ThresholdFit(Threshold(chosen, name), value, violation)
 
 
-class Judge:
-    """What tables of counts are worth."""
-
-    def __init__(self, views: list[View], objective: Objective, cautious: float) -> None:
-        self.views = views
-        self.objective = objective
-        self.cautious = cautious
-
-    def look(self, tables: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
-        """Violations (rows, k) and the objective (k,) of k tables."""
-        violations = []
-        for view, (counts, squares) in zip(self.views, tables, strict=True):
-            if view.rows:
-                found = rate_values(view.rows, counts, squares)
-                slack = self.cautious * found.standard_error.nan_to_num(0.0)
-                violations.append((found.violation + slack) * found.scale)
-        cells = tables[-1][0][0].cpu().numpy()  # shape: (2, 2, k)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            value = np.asarray(self.objective(cells[1, 1], cells[0, 1], cells[1, 0], cells[0, 0]), dtype=np.float64)
-        if value.shape != cells.shape[2:]:
-            raise _checks.InputError(
-                f"Expected `maximize` to return one value per threshold, shape {cells.shape[2:]}, got {value.shape}."
-            )
-        return torch.cat(violations).cpu(), torch.from_numpy(value).nan_to_num(-math.inf)
+def _allowed(curve: Curve, certification: Certification) -> Curve:
+    """The curve at the certified thresholds alone, falling: scores, and what lies between them."""
+    extra = torch.from_numpy(certification.candidates()).to(curve.thresholds)
+    thresholds = torch.cat([curve.thresholds, extra]).unique().flip(0)
+    thresholds = thresholds[certification.allows(thresholds).to(thresholds.device)]
+    # A threshold between two scores decides as the next higher score does.
+    places = len(curve.thresholds) - 1 - torch.searchsorted(curve.thresholds.flip(0), thresholds)
+    return at_places(curve, places)._replace(thresholds=thresholds)
 
 
-def best_place(violation: Tensor, value: Tensor) -> int:
-    """The first of k places with the least worst violation and, among these, the highest value.
-
-    Args:
-        violation: # shape: (rows, k)
-        value: # shape: (k,)
-    """
-    worst = violation.amax(0).clamp(min=0)
-    worst = torch.where(worst <= TOLERANCE, 0.0, worst)
-    allowed = worst <= worst.min() * (1 + TOLERANCE)
-    top = float(value[allowed].max())
-    slack = TOLERANCE * abs(top) if math.isfinite(top) else 0.0
-    return int((allowed & (value >= top - slack)).int().argmax())
-
-
-def _curve(scores: Tensor, weights: Tensor, views: list[View]) -> _Curve:
-    """Running counts of all views at infinity and at every distinct score."""
-    order = scores.argsort(descending=True)
-    falling = scores[order]
-    ends = torch.ones_like(falling, dtype=torch.bool)
-    ends[:-1] = falling[1:] != falling[:-1]
-    places = torch.cat([torch.zeros(1, dtype=torch.long), ends.nonzero().squeeze(1).cpu() + 1]).to(scores.device)
-    top = torch.full((1,), math.inf, dtype=falling.dtype, device=scores.device)
-    tables = []
-    for view in views:
-        pair = []
-        for values in (weights, weights**2):
-            cells = 2 * view.groups
-            rising = torch.zeros(cells, len(scores) + 1, dtype=torch.float64, device=scores.device)
-            rising[view.codes[order], torch.arange(1, len(scores) + 1, device=scores.device)] = values[order]
-            positive = rising.cumsum(1)[:, places].reshape(view.groups, 2, -1)
-            total = cell_sums(values, view.codes, cells).reshape(view.groups, 2, 1)
-            pair.append(torch.stack([(total - positive).clamp(min=0), positive], 2))
-        tables.append((pair[0], pair[1]))
-    return _Curve(torch.cat([top, falling[ends]]), tables)
-
-
-class _Search:
-    """Thresholds of several groups: each curve holds the samples of one group."""
-
-    def __init__(self, judge: Judge, curves: list[_Curve]) -> None:
-        self.judge = judge
-        self.curves = curves
-
-    def run(self, single: float) -> tuple[list[int], float, Tensor]:
-        """Places on the curves, the objective and the violations; ``single`` is the best common threshold."""
-        starts = [[int((curve.thresholds >= single).sum()) - 1 for curve in self.curves], *self._starts()]
-        judged = [(self._key(places), places) for places in starts]
-        judged.sort(key=lambda pair: pair[0], reverse=True)
-        ends = [self._climb(places) for _, places in judged[:_STARTS]]
-        best = max(ends, key=self._key)
-        violation, value = self.judge.look(self._tables(best))
-        return best, float(value[0]), violation[:, 0]
-
-    def _starts(self) -> list[list[int]]:
-        """For each bounded rate and many levels, the thresholds at which every group comes nearest to the level."""
-        names = {row.rate for view in self.judge.views for row in view.rows} or {RATES["positive_rate"]}
-        levels = torch.linspace(0, 1, _LEVELS, dtype=torch.float64)
-        starts: list[list[int]] = []
-        for rate in sorted(names):
-            alone = (Row("", rate, ((1.0, None),), 1.0),)
-            places = []
-            for curve in self.curves:
-                reached = rate_values(alone, *curve.tables[-1]).value[0].nan_to_num(0.0).cpu()  # shape: (k,)
-                places.append((reached - levels.unsqueeze(1)).abs().argmin(1).tolist())
-            starts += [list(place) for place in zip(*places, strict=True)]
-        return starts
-
-    def _climb(self, places: list[int]) -> list[int]:
-        places = list(places)
-        for _ in range(_SWEEPS):
-            before = list(places)
-            for k in range(len(self.curves)):
-                trial = [*places]
-                trial[k] = best_place(*self.judge.look(self._tables(places, free=k)))
-                if self._key(trial) > self._key(places):
-                    places = trial
-            if places == before:
-                break
-        return places
-
-    def _key(self, places: list[int]) -> tuple[float, float]:
-        violation, value = self.judge.look(self._tables(places))
-        worst = max(float(violation.max()), 0.0)
-        return -worst if worst > TOLERANCE else 0.0, float(value[0])
-
-    def _tables(self, places: list[int], free: int | None = None) -> list[tuple[Tensor, Tensor]]:
-        """Counts of everyone, with the threshold of one group left open."""
-        tables = []
-        for v in range(len(self.judge.views)):
-            pair = []
-            for which in (0, 1):
-                parts = [
-                    curve.tables[v][which] if k == free else curve.tables[v][which][..., place, None]
-                    for k, (curve, place) in enumerate(zip(self.curves, places, strict=True))
-                ]
-                total = parts[0]
-                for part in parts[1:]:
-                    total = total + part
-                pair.append(total)
-            tables.append((pair[0], pair[1]))
-        return tables
+def _with_bounds(fit: ThresholdFit, asked: Asked, bounds: tuple[ConstraintBound, ...]) -> ThresholdFit:
+    return replace(
+        fit,
+        certified=all(bound.certified for bound in bounds),
+        confidence=asked.confidence,
+        bounds=bounds,
+        message=message(asked, bounds),
+    )

@@ -89,7 +89,17 @@ def read_classes(
         if multilabel
         else _indices(target, input.shape[-1], check_values=check_values)
     )
-    return values.softmax(-1) if settings.scores == "softmax" else values, target, weight
+    if settings.scores == "softmax":
+        values = _probabilities(values, by_column=settings.kind == "ova")
+    return values, target, weight
+
+
+def _probabilities(values: Tensor, *, by_column: bool) -> Tensor:
+    """The softmax over the classes.  # shape: (*batch, n, C)."""
+    if by_column and torch.compiler.is_compiling():
+        # The columns are compared one by one. Inductor (torch 2.13, CPU) gets the gradient of `softmax(-1).mT` wrong.
+        return values.mT.softmax(-2).mT
+    return values.softmax(-1)
 
 
 def _check_shapes(input: Tensor, target: Tensor, settings: Settings, *, multilabel: bool) -> None:

@@ -9,7 +9,6 @@ The hard metric of a name is :func:`setwise.metrics.metric_by_name`'s; here it g
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -23,19 +22,20 @@ from setwise.measures import operating_point_programs as point_programs
 from setwise.measures._base import Measure
 from setwise.measures._targets import AVERAGES
 from setwise.measures.auc import AUCLoss, auc_program
+from setwise.metrics._spellings import did_you_mean, short_form
 from setwise.metrics.names import NUMBER, plain_text, read_form, read_number
 
 KNOWN = (
-    "auc (or auroc), auc_ova, auc_mu, pauc@fpr<=0.1 (and ,tpr>=0.5), ap (or average_precision), auc(50) and ap(50) by "
-    "a grid of 50 points, f1, fbeta(2), dice, jaccard (or iou), tversky(0.3,0.7), accuracy, precision, recall, "
-    "specificity, balanced_accuracy, mcc, g_mean, kappa (with several classes as in iou[macro], f1[micro], "
-    "dice[macro,image]), precision@recall>=0.9, recall@precision>=0.8, tpr@fpr<=0.05, fpr@tpr>=0.95, precision@k=100"
+    "auc (or auroc, roc_auc), auc_ova (or auc_ovr), auc_mu, pauc@fpr<=0.1 (and ,tpr>=0.5), ap (or average_precision, "
+    "auprc, pr_auc), auc(50) and ap(50) by a grid of 50 points, f1, fbeta(2), dice, jaccard (or iou), "
+    "tversky(0.3,0.7), accuracy, precision, recall, specificity, balanced_accuracy, mcc, g_mean, kappa (with several "
+    "classes as in iou[macro], f1[micro], dice[macro,image]), precision@recall>=0.9, recall@precision>=0.8, "
+    "tpr@fpr<=0.05, fpr@tpr>=0.95, precision@k=100"
 )
 _NEAR = (
-    *("auc", "auroc", "auc_ova", "auc_mu", "ap", "average_precision", "f1", "f2", "fbeta(2)", "dice", "jaccard", "iou"),
-    *("tversky(0.3,0.7)", "accuracy", "precision", "recall", "specificity", "balanced_accuracy", "mcc", "g_mean"),
-    *("kappa", "iou[macro]", "f1[macro]", "f1[micro]", "pauc@fpr<=0.1", "precision@recall>=0.9"),
-    *("recall@precision>=0.8", "tpr@fpr<=0.05", "fpr@tpr>=0.95", "precision@k=100"),
+    *("auc", "auroc", "auc_ova", "auc_mu", "pauc@fpr<=0.1", "ap", "average_precision", "f1", "f2", "fbeta(2)", "dice"),
+    *("jaccard", "iou", "tversky(0.3,0.7)", "accuracy", "precision", "recall", "specificity", "balanced_accuracy"),
+    *("mcc", "g_mean", "kappa"),
 )
 
 
@@ -82,8 +82,9 @@ def parse(name: str) -> Measure:
     """The measure that goes by ``name``; case and blanks do not matter.
 
     Args:
-        name: Such as ``"auc"``, ``"f1"``, ``"fbeta(2)"``, ``"iou[macro]"``, ``"precision@recall>=0.9"``; a name that is
-            not known is answered with the list of those that are.
+        name: Such as ``"auc"``, ``"f1"``, ``"fbeta(2)"``, ``"iou[macro]"``, ``"precision@recall>=0.9"``, or
+            scikit-learn's, such as ``"roc_auc"``, as :func:`setwise.metrics.metric_by_name` reads them; a name that is
+            not known is answered with the nearest known one and the list of all.
 
     Raises:
         InputError: For a name that is not known, or a level out of range.
@@ -96,12 +97,15 @@ def parse(name: str) -> Measure:
     'classes'
     """
     text = plain_text("measure", name)
-    measure = _at_a_level(text) if "@" in text else _of_a_form(text)
+    measure = _read(short_form(text))
     if measure is None:
-        near = difflib.get_close_matches(text, _NEAR, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise _checks.InputError(f"Expected `measure` to be one of {KNOWN}, but got {name!r}.{hint}")
+        hint = did_you_mean(text, _NEAR, _read)
+        raise _checks.InputError(f"{hint}Expected `measure` to be one of {KNOWN}, but got {name!r}.")
     return measure
+
+
+def _read(text: str) -> Measure | None:
+    return _at_a_level(text) if "@" in text else _of_a_form(text)
 
 
 def _of_a_form(text: str) -> Measure | None:

@@ -18,6 +18,16 @@ from setwise.metrics._binomial import rate_bound
 from setwise.metrics._inputs import UndefinedMetricWarning
 from setwise.metrics._student import student_p_value
 from setwise.metrics.averaging import Average, Counting
+from setwise.metrics.calibration import ReliabilityCurve, brier_score, log_loss, reliability_curve
+from setwise.metrics.calibration_maps import (
+    CalibrationMap,
+    IsotonicCalibration,
+    PlattScaling,
+    PriorCorrection,
+    TemperatureScaling,
+    calibration_from_dict,
+    fit_calibration,
+)
 from setwise.metrics.certified import ConstraintBound
 from setwise.metrics.counts import (
     CountMeasure,
@@ -59,15 +69,21 @@ from setwise.metrics.threshold import ThresholdChoice, choose_threshold
 
 __all__ = [
     "Average",
+    "CalibrationMap",
     "Comparison",
     "ConstraintBound",
     "CountMeasure",
     "Counting",
     "Counts",
     "Interval",
+    "IsotonicCalibration",
     "Metric",
+    "PlattScaling",
     "PrecisionRecallCurve",
+    "PriorCorrection",
+    "ReliabilityCurve",
     "RocCurve",
+    "TemperatureScaling",
     "ThresholdChoice",
     "UndefinedMetricWarning",
     "accuracy",
@@ -76,15 +92,19 @@ __all__ = [
     "average_precision",
     "balanced_accuracy",
     "bootstrap_interval",
+    "brier_score",
+    "calibration_from_dict",
     "choose_threshold",
     "confusion_counts",
     "count_measure",
     "dice",
     "fbeta",
+    "fit_calibration",
     "fpr_at_tpr",
     "g_mean",
     "jaccard",
     "kappa",
+    "log_loss",
     "mcc",
     "mean_interval",
     "metric_by_name",
@@ -100,6 +120,7 @@ __all__ = [
     "ratio",
     "recall",
     "recall_at_precision",
+    "reliability_curve",
     "roc_curve",
     "specificity",
     "student_p_value",

@@ -31,16 +31,35 @@ def mixed(log_products: Floats) -> Floats:
     return np.asarray(np.logaddexp.reduce(log_products, axis=0) - math.log(len(log_products)))
 
 
-def log_evalue(values: Floats, counts: Floats | None = None) -> float:
+def log_evalue(values: Floats, counts: Floats) -> float:
     """Log of the e-value against a mean of at most 0.
 
     Args:
-        values: The x_i, at least -1.  # shape: (n,)
-        counts: How often each stands in the sample.  # shape: (n,)
+        values: What the x_i can be, at least -1.  # shape: (k,)
+        counts: How often each stands in the sample.  # shape: (k,)
     """
-    rows = len(values) if counts is None else int(counts.sum())
-    logs = np.log1p(bets(rows)[:, None] * values)  # shape: (bets, n)
-    return float(mixed((logs if counts is None else logs * counts).sum(axis=1)))
+    logs = np.log1p(bets(int(counts.sum()))[:, None] * values)  # shape: (bets, k)
+    return float(mixed((logs * counts).sum(axis=1)))
+
+
+def running_log_evalues(flagged: Floats, missed: Floats) -> Floats:
+    """Log e-values for every number of rows not flagged.
+
+    Args:
+        flagged: The x of each row when it is flagged, in the order in which rows stop being flagged.  # shape: (n,)
+        missed: The x of each row when it is not.  # shape: (n,)
+
+    Returns:
+        The first is with all rows flagged, the last with none.  # shape: (n + 1,)
+    """
+    bet = bets(len(flagged))[:, None]
+    return mixed(running_sums(np.log1p(bet * flagged), np.log1p(bet * missed)))
+
+
+def running_sums(flagged: Floats, missed: Floats) -> Floats:
+    """Sums along the last dimension of ``missed`` over the first rows and of ``flagged`` over the others."""
+    start = flagged.sum(axis=-1, keepdims=True)
+    return np.concatenate([start, start + np.cumsum(missed - flagged, axis=-1)], axis=-1)
 
 
 def floor_log_evalues(weight: Floats, level: float) -> Floats:
@@ -53,8 +72,4 @@ def floor_log_evalues(weight: Floats, level: float) -> Floats:
     Returns:
         Falling values; the first is with all rows flagged, the last with none.  # shape: (n + 1,)
     """
-    bet = bets(len(weight))[:, None]
-    flagged, missed = np.log1p(bet * (1 - level) / level * weight), np.log1p(-bet * weight)
-    start = flagged.sum(axis=1, keepdims=True)
-    steps = np.cumsum(missed - flagged, axis=1)
-    return mixed(np.concatenate([start, start + steps], axis=1))
+    return running_log_evalues((1 - level) / level * weight, -weight)

@@ -8,6 +8,8 @@ square root of n.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import lru_cache
 from typing import Literal
 
 from setwise import _checks
@@ -15,7 +17,9 @@ from setwise._checks import InputError
 
 _TINY = 1e-300  # keeps a denominator of Lentz's recursion away from 0
 _TERMS = 100_000  # enough for n = 1e9
-_HALVINGS = 100  # of a bisection on [0, 1]; it ends earlier when the middle no longer moves
+_STEPS = 100  # of the search for a bound; some ten are enough
+_WIDTH = 1e-14  # of the bracket of a bound, relative
+_ROUNDING = 1e-10  # of delta: a tail that equals it up to rounding is not above it
 
 
 def upper_tail(successes: int, trials: int, rate: float) -> float:
@@ -29,19 +33,41 @@ def upper_tail(successes: int, trials: int, rate: float) -> float:
     return _incomplete_beta(float(successes), float(trials - successes + 1), rate)
 
 
+@lru_cache(1024)
 def lower_bound(successes: int, trials: int, confidence: float) -> float:
     """One-sided Clopper-Pearson bound: the p with P(Bin(trials, p) >= successes) = 1 - confidence; 0 of no success."""
     if successes <= 0:
         return 0.0
-    low, high = 0.0, 1.0
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        if not low < middle < high:
+    delta = 1 - confidence
+
+    def excess(rate: float) -> float:
+        return upper_tail(successes, trials, rate) - delta
+
+    high = min(1.0, successes / trials)
+    low, step = high, math.sqrt(high * (1 - high) / trials) + 1 / trials
+    below = above = excess(high)
+    while above < 0 and high < 1:  # a confidence below one half
+        high = min(1.0, high + step)
+        above, step = excess(high), 2 * step
+    while below > 0:  # a few standard errors down
+        high, above = low, below
+        low, step = max(0.0, low - step), 2 * step
+        below = excess(low)
+    return _root(excess, low, high, below, above)
+
+
+def _root(excess: Callable[[float], float], low: float, high: float, below: float, above: float) -> float:
+    """The root of a rising function by regula falsi with the Illinois rule, from the side where it is at most 0."""
+    side = 0
+    for _ in range(_STEPS):
+        middle = (low * above - high * below) / (above - below)
+        if not low < middle < high or high - low <= _WIDTH * high:
             break
-        if upper_tail(successes, trials, middle) <= 1 - confidence:
-            low = middle
+        value = excess(middle)
+        if value <= 0:
+            low, below, above, side = middle, value, above / 2 if side < 0 else above, -1
         else:
-            high = middle
+            high, above, below, side = middle, value, below / 2 if side > 0 else below, 1
     return low
 
 
@@ -50,12 +76,13 @@ def upper_bound(successes: int, trials: int, confidence: float) -> float:
     return 1.0 - lower_bound(trials - successes, trials, confidence)
 
 
+@lru_cache(1024)
 def largest_rank(trials: int, rate: float, confidence: float) -> int:
     """The largest k with P(Bin(trials, rate) >= k) >= confidence; 0 where even k = 1 is too many."""
     low, high = 0, trials + 1  # the tail is 1 at 0 and 0 above all trials
     while high - low > 1:
         middle = (low + high) // 2
-        if upper_tail(middle, trials, rate) >= confidence:
+        if upper_tail(middle, trials, rate) >= confidence - _ROUNDING * (1 - confidence):
             low = middle
         else:
             high = middle
@@ -69,7 +96,7 @@ def rows_needed(level: float, confidence: float) -> int | None:
     if level >= 1:
         return None
     count = max(math.floor(math.log1p(-confidence) / math.log(level)) - 1, 1)
-    while level**count > 1 - confidence:
+    while level**count > (1 - confidence) * (1 + _ROUNDING):
         count += 1
     return count
 

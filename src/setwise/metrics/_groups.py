@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -55,9 +55,10 @@ def part_of(sample: Sample, mask: Mask) -> Sample:
     return Sample(sample.scores[mask], sample.positive[mask], None if sample.weight is None else sample.weight[mask])
 
 
-def group_tables(sample: Sample, groups: Mapping[Hashable, Mask], thresholds: Floats) -> dict[Hashable, Table]:
-    """The same for each group, at given thresholds."""
-    found: dict[Hashable, Table] = {}
+def group_tables(
+    sample: Sample, groups: Mapping[Hashable, Mask], thresholds: Floats
+) -> Iterator[tuple[Hashable, Table]]:
+    """Each group with its (tp, fp, fn, tn) at given thresholds, one at a time: all together may be large."""
     for name, mask in groups.items():
         part = part_of(sample, mask)
         cells = []
@@ -68,5 +69,4 @@ def group_tables(sample: Sample, groups: Mapping[Hashable, Mask], thresholds: Fl
             sums = np.append(np.cumsum(weight[::-1])[::-1], 0.0)  # of the rows from each place on
             flagged = sums[np.searchsorted(scores[order], thresholds, side="left")]
             cells.append((flagged, sums[0] - flagged))
-        found[name] = (cells[0][0], cells[1][0], cells[0][1], cells[1][1])
-    return found
+        yield name, (cells[0][0], cells[1][0], cells[0][1], cells[1][1])

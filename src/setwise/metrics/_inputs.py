@@ -9,7 +9,9 @@ Samples of weight zero are dropped before anything else, so that they can neithe
 
 from __future__ import annotations
 
+import math
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -135,3 +137,19 @@ def threshold_in_type_of(scores: Values, threshold: float) -> float:
     if isinstance(scores, Tensor) and scores.is_floating_point():
         return float(torch.tensor(float(threshold), dtype=scores.dtype))
     return threshold
+
+
+def next_above(scores: Values) -> Callable[[float], float]:
+    """The next larger number, in the type in which scores will be compared with the threshold."""
+    if isinstance(scores, Tensor):
+        kind = scores.dtype
+        if kind == torch.bfloat16:
+            return lambda value: float(
+                torch.nextafter(torch.tensor(value, dtype=kind), torch.tensor(math.inf, dtype=kind))
+            )
+        array_type: Any = {torch.float16: np.float16, torch.float32: np.float32}.get(kind, np.float64)
+    else:
+        given = np.asarray(scores).dtype
+        array_type = given if given.kind == "f" and given.itemsize < 8 else np.float64
+    number = np.dtype(array_type).type
+    return lambda value: float(np.nextafter(number(value), number(math.inf)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -13,6 +12,7 @@ from typing import Any
 from setwise import _checks
 from setwise._checks import InputError
 from setwise.metrics import counts, multiclass, operating_point, ranking, ratios
+from setwise.metrics._spellings import did_you_mean, short_form
 from setwise.metrics.averaging import AVERAGES, COUNTINGS
 
 Metric = Callable[..., float]
@@ -22,11 +22,11 @@ NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?"
 """A plain decimal number, as a regular expression."""
 
 KNOWN_FORMS = (
-    "auroc (or auc), auc_ova (or auc[ova]), auc_mu (or auc[mu]), pauc@fpr<=0.1, pauc@fpr<=0.3,tpr>=0.5, "
-    "average_precision (or ap), f1 (or dice), f2, fbeta(2), jaccard (or iou), tversky(0.3,0.7), mcc, g_mean, kappa, "
-    "accuracy, balanced_accuracy, precision, recall, specificity, precision@recall>=0.9, recall@precision>=0.8, "
-    "tpr@fpr<=0.05, fpr@tpr>=0.95, precision@k=100, precision@k=0.1; measures of counts with several classes as in "
-    "jaccard[macro], f1[micro], dice[macro,image]"
+    "auroc (or auc, roc_auc), auc_ova (or auc[ova], auc_ovr), auc_mu (or auc[mu]), pauc@fpr<=0.1, "
+    "pauc@fpr<=0.3,tpr>=0.5, average_precision (or ap, auprc, pr_auc), f1 (or dice), f2, fbeta(2), jaccard (or iou), "
+    "tversky(0.3,0.7), mcc, g_mean, kappa, accuracy, balanced_accuracy, precision, recall, specificity, "
+    "precision@recall>=0.9, recall@precision>=0.8, tpr@fpr<=0.05, fpr@tpr>=0.95, precision@k=100, precision@k=0.1; "
+    "measures of counts with several classes as in jaccard[macro], f1[micro], dice[macro,image]"
 )
 
 _COUNTS: dict[str, Callable[..., Any]] = {
@@ -91,6 +91,10 @@ def metric_by_name(name: str) -> Metric:
     several classes these take ``[micro]``, ``[macro]``, ``[weighted]`` or ``[none]``, and for maps ``image`` besides:
     ``iou[macro,image]``.
 
+    Scikit-learn's and other common names are read too: ``roc_auc``, ``roc_auc_ovr``, ``auprc`` or ``pr_auc`` (average
+    precision), ``f1_score``, ``f1_macro``, ``matthews_corrcoef``, ``sensitivity``, ``ppv``, ``tnr``; at a point recall,
+    TPR and sensitivity are one, and ``specificity>=0.9`` is ``fpr<=0.1``: ``sensitivity@specificity>=0.9``.
+
     Args:
         name: one of these forms.
 
@@ -106,12 +110,15 @@ def metric_by_name(name: str) -> Metric:
         0.6666666666666666
     """
     text = plain_text("name", name)
-    metric = _at_a_point(text) if "@" in text else _of_a_form(read_form(text))
+    metric = _read(short_form(text))
     if metric is None:
-        near = difflib.get_close_matches(text, _spellings(), n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise InputError(f"Expected the name of a metric to be one of {KNOWN_FORMS}, but got {name!r}.{hint}")
+        hint = did_you_mean(text, _spellings(), _read)
+        raise InputError(f"{hint}Expected the name of a metric to be one of {KNOWN_FORMS}, but got {name!r}.")
     return metric
+
+
+def _read(text: str) -> Metric | None:
+    return _at_a_point(text) if "@" in text else _of_a_form(read_form(text))
 
 
 def plain_text(argument: str, value: object) -> str:
@@ -225,7 +232,5 @@ def _read_k(number: str) -> float:
 
 def _spellings() -> list[str]:
     """Names to look for the nearest of an unknown one in."""
-    plain = [*_RANKINGS, "auc", "auroc", "auc_ova", "auc_mu", "auc[ova]", "auc[mu]", *_COUNTS, "fbeta(2)", "f2"]
-    points = [f"{measure}@{rate}{sign}0.9" for measure, rate, sign in _POINTS]
-    averages = [f"{name}[{average}]" for name in (*_COUNTS, "fbeta(2)") for average in AVERAGES]
-    return [*plain, *points, "pauc@fpr<=0.1", "precision@k=100", "tversky(0.3,0.7)", *averages]
+    plain = [*_RANKINGS, "auc", "auroc", "auc_ova", "auc_mu", "pauc@fpr<=0.1", *_COUNTS]
+    return [*plain, "fbeta(2)", "f2", "tversky(0.3,0.7)"]

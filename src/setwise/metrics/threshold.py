@@ -7,27 +7,26 @@ which the constraints are certified to hold on new data (:mod:`setwise.metrics.c
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from setwise import _checks
 from setwise._checks import InputError
 from setwise.metrics import _rates
 from setwise.metrics._groups import Mask, Table, group_tables, group_values, part_of, read_groups
-from setwise.metrics._inputs import TOLERANCE, Floats, Sample, Values, read_sample, read_vector
+from setwise.metrics._inputs import TOLERANCE, Floats, Sample, Values, next_above, read_sample, read_vector
 from setwise.metrics._ranked import rank
 from setwise.metrics._sequence import Rows
 from setwise.metrics.certified import CertifiedSet, ConstraintBound, Requirement, certify, describe
 from setwise.metrics.constraints import Constraint, explain, read_constraints, read_rate
 from setwise.metrics.counts import Counts
+from setwise.metrics.names import plain_text
 
+_GROW_DOWNWARDS = ("recall", "tpr", "positive_rate")
 _REPORTED = ("precision", "recall", "fpr", "f1", "accuracy", "positive_rate")
 
 
@@ -98,8 +97,9 @@ def choose_threshold(
     choice is the one without confidence, and ``certified`` is False.
 
     Values within a relative 1e-12 of the best count as equal, and of equal thresholds the highest is taken (fewest
-    samples predicted positive). Rates compare with the levels of constraints within the same tolerance. A ratio 0/0
-    is 0: predicting nothing has precision 0.
+    samples predicted positive); with ``confidence``, where recall or the positive rate is maximized, the lowest that is
+    certified, which on new data finds at least as many. Rates compare with the levels of constraints within the same
+    tolerance. A ratio 0/0 is 0: predicting nothing has precision 0.
 
     If no threshold meets all constraints, the one whose worst shortfall is smallest is returned, of several the one
     with the highest value, and ``feasible`` is False.
@@ -142,10 +142,23 @@ on these rows gives f1 = 0.8 at threshold 2.'
     sample = read_sample(scores, labels, weight)
     groups = read_groups(group, weight, sample)
     name = maximize if isinstance(maximize, str) else getattr(maximize, "__name__", "the measure")
-    asked = _Asked(objective, name, tuple(constraints), confidence, _bound_of(sample, max_weight), _step(scores))
+    asked = _Asked(
+        objective=objective,
+        name=name,
+        constraints=tuple(constraints),
+        confidence=confidence,
+        max_weight=_bound_of(sample, max_weight),
+        above=next_above(scores),
+        lowest=grows_downwards(maximize),
+    )
     if per_group:
         return _each_group(asked, sample, groups)
     return _choose(asked, sample, groups)
+
+
+def grows_downwards(maximize: object) -> bool:
+    """Whether the measure is never lower at a lower threshold, so that the lowest certified one is best."""
+    return isinstance(maximize, str) and plain_text("maximize", maximize) in _GROW_DOWNWARDS
 
 
 @dataclass(frozen=True)
@@ -158,6 +171,7 @@ class _Asked:
     confidence: float | None
     max_weight: float | None  # 1 without weights, None where no bound is known
     above: Callable[[float], float]
+    lowest: bool  # of equally good thresholds that are certified
 
 
 def _choose(asked: _Asked, sample: Sample, groups: Mapping[Hashable, Mask]) -> ThresholdChoice:
@@ -168,20 +182,21 @@ def _choose(asked: _Asked, sample: Sample, groups: Mapping[Hashable, Mask]) -> T
     thresholds, table = _table(sample, extra)
     values = _values(asked.objective, table)
     allowed = None if found is None else found.allows(thresholds)
-    parts = group_tables(sample, groups, thresholds)
-    feasible = True
     if allowed is not None and (allowed & ~np.isnan(values)).any():
-        chosen = _highest(values, allowed)
-        worst = _worst(constraints, table, parts, slice(chosen, chosen + 1))
-        feasible = bool(worst[0] == 0)
+        chosen = _best(values, allowed, lowest=asked.lowest)
         certified: bool | None = True
     else:
-        worst = _worst(constraints, table, parts, slice(None))
-        closest = float(worst.min())
-        chosen = _highest(values, worst <= closest * (1 + TOLERANCE))
-        feasible, certified = closest == 0, None if found is None else False
-    bounds = () if found is None else _bounds(found, table, parts, chosen, certified=bool(certified))
-    message = _message(asked.name, constraints, thresholds, table, values, chosen, feasible=feasible)
+        worst = _worst(constraints, table, (part for _, part in group_tables(sample, groups, thresholds)))
+        chosen = _best(values, worst <= float(worst.min()) * (1 + TOLERANCE))
+        certified = None if found is None else False
+    tp, fp, fn, tn = (cell[chosen : chosen + 1] for cell in table)
+    here = (tp, fp, fn, tn)
+    parts = dict(group_tables(sample, groups, thresholds[chosen : chosen + 1]))
+    feasible = bool(_worst(constraints, here, iter(parts.values()))[0] == 0)
+    bounds = () if found is None else _bounds(found, here, parts, certified=bool(certified))
+    message = _message(
+        asked.name, constraints, thresholds, table, values, chosen, feasible=feasible, grouped=bool(groups)
+    )
     if certified is not None:
         message = _certified_message(bounds, message, float(thresholds[chosen]), asked, certified=certified)
     return ThresholdChoice(
@@ -229,10 +244,13 @@ def _each_group(asked: _Asked, sample: Sample, groups: Mapping[Hashable, Mask]) 
 def _certified(
     asked: _Asked, constraints: Sequence[Constraint], sample: Sample, groups: Mapping[Hashable, Mask]
 ) -> CertifiedSet:
-    """The thresholds that are certified; equal weights are none."""
+    """The thresholds that are certified."""
     weight = sample.weight
     if weight is not None:
-        weight = None if (weight == weight[0]).all() else weight / (asked.max_weight or weight.max())
+        # Weights that all equal their bound are as good as none: no case weighs more. Equal weights below the bound are
+        # not: heavier cases may just not have been drawn.
+        most = float(asked.max_weight or weight.max())
+        weight = None if (weight == most).all() else weight / most
     every = tuple(groups.items()) or ((None, None),)
     requirements = [Requirement(each, ((None, None),) if each.name == "top_k" else every) for each in constraints]
     rows = Rows(sample.scores.astype(np.float64), sample.positive, weight)
@@ -265,22 +283,6 @@ def _bound_of(sample: Sample, max_weight: float | None) -> float | None:
     return float(max_weight)
 
 
-def _step(scores: Values) -> Callable[[float], float]:
-    """The next larger number, in the type in which scores will be compared with the threshold."""
-    if isinstance(scores, Tensor):
-        kind = scores.dtype
-        if kind == torch.bfloat16:
-            return lambda value: float(
-                torch.nextafter(torch.tensor(value, dtype=kind), torch.tensor(math.inf, dtype=kind))
-            )
-        array_type: Any = {torch.float16: np.float16, torch.float32: np.float32}.get(kind, np.float64)
-    else:
-        given = getattr(scores, "dtype", None)
-        array_type = given if given in (np.float16, np.float32) else np.float64
-    number = np.dtype(array_type).type
-    return lambda value: float(np.nextafter(number(value), number(math.inf)))
-
-
 def _total(sample: Sample) -> float:
     return float(len(sample.positive) if sample.weight is None else sample.weight.sum())
 
@@ -299,14 +301,18 @@ def _table(sample: Sample, extra: NDArray[np.float64]) -> tuple[Floats, Table]:
     return thresholds, (tp, fp, ranked.positives - tp, ranked.negatives - fp)
 
 
-def _worst(constraints: Sequence[Constraint], table: Table, parts: Mapping[Hashable, Table], where: slice) -> Floats:
-    """The worst shortfall at each threshold, over constraints and groups."""
-    worst = np.zeros(len(table[0][where]))
+def _worst(constraints: Sequence[Constraint], table: Table, parts: Iterator[Table]) -> Floats:
+    """The worst shortfall at each threshold, over constraints and groups; one group's table at a time."""
+    worst = np.zeros(len(table[0]))
+    grouped = False
+    for part in parts:
+        grouped = True
+        for constraint in constraints:
+            if constraint.name != "top_k":
+                worst = np.maximum(worst, constraint.shortfall(constraint.rate(*part)))
     for constraint in constraints:
-        together = not parts or constraint.name == "top_k"
-        for tp, fp, fn, tn in [table] if together else parts.values():
-            rate = constraint.rate(tp[where], fp[where], fn[where], tn[where])
-            worst = np.maximum(worst, constraint.shortfall(rate))
+        if not grouped or constraint.name == "top_k":
+            worst = np.maximum(worst, constraint.shortfall(constraint.rate(*table)))
     return worst
 
 
@@ -321,8 +327,8 @@ def _values(objective: _rates.Rate, table: Table) -> Floats:
     return values
 
 
-def _highest(values: Floats, allowed: Mask) -> int:
-    """Index of the first value, so of the highest threshold, that is best among the allowed."""
+def _best(values: Floats, allowed: Mask, *, lowest: bool = False) -> int:
+    """Index of the highest threshold (or the lowest) that is best among the allowed; thresholds fall."""
     candidates = np.flatnonzero(allowed & ~np.isnan(values))
     if len(candidates) == 0:
         raise InputError(
@@ -331,7 +337,7 @@ def _highest(values: Floats, allowed: Mask) -> int:
         )
     best = values[candidates].max()
     slack = TOLERANCE * abs(best) if np.isfinite(best) else 0.0
-    return int(candidates[values[candidates] >= best - slack][0])
+    return int(candidates[values[candidates] >= best - slack][-1 if lowest else 0])
 
 
 def _counts_at(table: Table, chosen: int, *, whole: bool) -> Counts:
@@ -340,12 +346,12 @@ def _counts_at(table: Table, chosen: int, *, whole: bool) -> Counts:
 
 
 def _bounds(
-    found: CertifiedSet, table: Table, parts: Mapping[Hashable, Table], chosen: int, *, certified: bool
+    found: CertifiedSet, table: Table, parts: Mapping[Hashable, Table], *, certified: bool
 ) -> tuple[ConstraintBound, ...]:
     bounds = []
     for finding in found.findings:
         cells = table if finding.group is None else parts[finding.group]
-        counts = np.asarray([cell[chosen] for cell in cells])
+        counts = np.asarray([cell[0] for cell in cells])
         bounds.append(describe(found, finding, counts, certified=certified and not finding.reason))
     return tuple(bounds)
 
@@ -359,13 +365,16 @@ def _message(
     chosen: int,
     *,
     feasible: bool,
+    grouped: bool,
 ) -> str:
     point = f"{name} = {values[chosen]:.6g} at threshold {thresholds[chosen]:.6g}"
     if not constraints:
         return f"The best threshold gives {point}."
+    wanted = " and ".join(constraint.text for constraint in constraints) + (" in every group" if grouped else "")
     if feasible:
-        wanted = " and ".join(constraint.text for constraint in constraints)
         return f"The best threshold with {wanted} on these rows gives {point}."
+    if grouped:
+        return f"No threshold meets {wanted}. The closest threshold gives {point}."
     return f"{explain(constraints, thresholds, table, chosen)} The closest threshold gives {point}."
 
 

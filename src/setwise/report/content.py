@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
+
+from setwise.report.text import interval_text, known, number
 
 if TYPE_CHECKING:
     from setwise.metrics import Interval
@@ -23,26 +24,47 @@ class Method:
 
 @dataclass(frozen=True)
 class Row:
-    """One measure over the seeds: both methods, and the difference ``measure - baseline`` paired by seed."""
+    """One measure over the seeds: both methods, and the difference ``measure - baseline`` paired by seed.
+
+    ``covers`` says which sources of chance the intervals cover.
+    """
 
     key: str
     title: str
     baseline: Interval
     measure: Interval
     difference: Interval
+    covers: str = "seeds"
 
 
 @dataclass(frozen=True)
 class ConstraintRow:
-    """One inequality on the test sets: both methods' mean over the seeds, and in how many it is met.
+    """One inequality on the test sets, for both methods.
 
-    Met means: up to two standard errors, which is as much as a test set of this size can say.
+    Attributes:
+        constraint: The inequality.
+        values: Mean over the seeds of the rate, or of the difference of rates.
+        met: In how many test sets the estimate meets the bound.
+        seeds: How many test sets there are.
+        certain: In how many the confidence bound of the estimate does.
     """
 
     constraint: str
     values: tuple[Interval, Interval]
     met: tuple[int, int]
     seeds: int
+    certain: tuple[int, int] = (0, 0)
+
+    def said(self, method: int) -> str:
+        """In how many test sets a method meets the bound, in words.
+
+        >>> from setwise.metrics import Interval
+        >>> value = Interval(0.82, 0.78, 0.86, 0.95)
+        >>> ConstraintRow("recall>=0.8", (value, value), (2, 3), 3, (1, 3)).said(0)
+        'met in 2 of 3 test sets (certain in 1)'
+        """
+        sets = "test set" if self.seeds == 1 else "test sets"
+        return f"met in {self.met[method]} of {self.seeds} {sets} (certain in {self.certain[method]})"
 
 
 @dataclass(frozen=True)
@@ -54,7 +76,7 @@ class Training:
         seed: Seed of the split, the imbalance draw and the initialization.
         scores: Scores on the test set. shape: (n,)
         labels: Labels of the test set, 0 or 1. shape: (n,)
-        threshold: Score from which on an example is called positive, chosen on the validation set.
+        threshold: Score from which on an example is predicted positive, chosen on the validation set.
         history: Per-epoch values under the keys ``measure``, ``surrogate`` and ``gap``.
         weights: Sample weights of the test set. shape: (n,)
         groups: Group numbers of the test set by column. shape of each: (n,)
@@ -81,11 +103,14 @@ class Report:
         rows: The table.
         trainings: All trainings of both methods.
         settings: Settings by name, shown as they are.
-        judged: Sentences that say how the comparison was judged.
+        judged: Sentences that say how the comparison was made.
         facts: Further figures such as versions and set sizes.
         groups: Names of the groups by column.
-        constraints: What the constraints come to.
+        constraints: The constraints on the test sets.
         shown_seed: The seed that is shown first; by default the lowest.
+        certificate: What the thresholds are certified to keep on new data, in sentences.
+        columns: What became of every column of the table, by name.
+        usage: How to use the model: texts to copy, by title.
     """
 
     title: str
@@ -99,6 +124,9 @@ class Report:
     groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
     constraints: Sequence[ConstraintRow] = ()
     shown_seed: int | None = None
+    certificate: Sequence[str] = ()
+    columns: Mapping[str, str] = field(default_factory=dict)
+    usage: Mapping[str, str] = field(default_factory=dict)
 
     def of(self, method: str) -> list[Training]:
         """The trainings of one method, by seed."""
@@ -109,47 +137,30 @@ class Report:
         return next(row for row in self.rows if row.key == self.measure)
 
 
-def known(interval: Interval) -> bool:
-    """Whether an interval has ends: a single seed gives a mean but no interval."""
-    return math.isfinite(interval.low) and math.isfinite(interval.high)
-
-
-def interval_text(interval: Interval, *, signed: bool = False, digits: int = 3) -> str:
-    """``0.912 [0.900, 0.924]``; with ``signed`` every number carries its sign; without ends only the mean."""
-
-    def text(value: float) -> str:
-        return format(round(value, digits) + 0.0, f"{'+' if signed else ''}.{digits}f")  # + 0.0 makes -0.0 plain zero
-
-    if not math.isfinite(interval.estimate):
-        return "n/a"
-    mean = text(interval.estimate)
-    return f"{mean} [{text(interval.low)}, {text(interval.high)}]" if known(interval) else mean
-
-
 def verdict(row: Row, methods: tuple[Method, Method], seeds: int) -> tuple[str, str]:
-    """The honest sentence about one row, and its kind: ``better``, ``worse``, ``same`` or ``unknown``.
+    """The sentence about one row, after its kind: ``better``, ``worse``, ``same`` or ``unknown``.
 
-    A difference counts only when the whole interval of the paired difference lies on one side of zero.
+    A difference is significant when the whole interval of the paired difference lies on one side of zero.
     """
-    baseline, trained = (_inline(method.title) for method in methods)
-    difference = interval_text(row.difference, signed=True)
-    level = f"{100 * row.difference.level:g} % interval"
+    baseline, trained = (inline(method.title) for method in methods)
     if not known(row.difference):
+        difference = interval_text(row.difference, signed=True)
+        several = f"{seeds} seed{'' if seeds == 1 else 's'}"
         return "unknown", (
-            f"Training with {trained} changes test {row.title} by {difference} against {baseline}, over {seeds} "
-            f"seed{'' if seeds == 1 else 's'}: too few for an interval, so too few for a verdict."
+            f"{row.title}: {difference} with {trained} against {baseline}, over {several}: too few for an interval, so "
+            "too few for a verdict."
         )
-    tail = f"(paired difference {difference}, {level} over {seeds} seeds)."
-    if row.difference.low > 0:
-        return "better", f"Training with {trained} gives a better test {row.title} than {baseline} {tail}"
-    if row.difference.high < 0:
-        return "worse", f"Training with {trained} gives a worse test {row.title} than {baseline} {tail}"
-    return "same", (
-        f"No difference in test {row.title} between training with {trained} and with {baseline} can be told: "
-        f"the interval includes zero {tail}"
+    low, high = (number(value, signed=True) for value in (row.difference.low, row.difference.high))
+    tail = (
+        f"({number(row.difference.estimate, signed=True)}, {100 * row.difference.level:g} % interval {low} to {high}; "
+        f"it covers {row.covers})."
     )
+    if row.difference.low > 0 or row.difference.high < 0:
+        kind = "better" if row.difference.low > 0 else "worse"
+        return kind, f"{row.title}: significantly {kind} with {trained} than with {baseline} {tail}"
+    return "same", f"{row.title}: no significant difference between {trained} and {baseline} {tail}"
 
 
-def _inline(title: str) -> str:
+def inline(title: str) -> str:
     """A title within a sentence: ``Cross-entropy`` becomes small, ``AUROC loss`` stays."""
     return title[:1].lower() + title[1:] if title[1:2].islower() else title

@@ -1,145 +1,238 @@
-"""What the page's script draws, as plain numbers: curves, counts at every position of the slider, histories.
+"""What the page's script draws, as plain numbers: confusion counts at every stop of the sliders, bins, histories.
 
-Counts are taken here, by the sorted scores, for every position that the slider can have; the script only looks them up.
-So the page grows with the number of trainings and groups, not with the size of the test set.
+Counts by falling threshold are written as increments, which are short, and summed up again by the script.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from setwise.metrics import precision_recall_curve, roc_curve
+from setwise.report.stops import PROBABILITIES, Ranked, stops
+from setwise.report.text import shown_name
 
 if TYPE_CHECKING:
     from setwise.report.content import Report, Training
+    from setwise.report.evaluation import Evaluation, ReliabilityBin
 
-CURVE_POINTS = 240
 BINS = 30
-DIGITS = 6
-# Scales of the slider: ends and step. A position is a probability, or the log-odds of one.
-SCALES = {"probability": (0.0, 1.0, 0.005), "log-odds": (-10.0, 10.0, 0.05)}
+DIGITS = 9  # significant ones of a weighted count
+# Scores beyond these quantiles are counted in the histogram's outermost bins.
+HISTOGRAM_SPAN = 0.001, 0.999
+# Groups that follow the slider, over all columns of groups; the largest come first.
+MOST_GROUPS = 40
 
 
-def page_data(report: Report) -> dict[str, Any]:
-    """Everything the script needs."""
+@dataclass(frozen=True)
+class ScoreSet:
+    """One column of scores on one set of rows, as the page needs it.
+
+    Args:
+        column: Number of the score column or method.
+        scores: Higher means more positive. shape: (n,)
+        labels: 0 or 1. shape: (n,)
+        threshold: The chosen threshold.
+        weights: Sample weights. shape: (n,)
+        groups: Group numbers by column of groups. shape of each: (n,)
+        seed: Seed of the split, where there are several.
+        history: Per-epoch values of a training.
+        bins: Reliability bins of probabilities.
+    """
+
+    column: int
+    scores: NDArray[Any]
+    labels: NDArray[Any]
+    threshold: float
+    weights: NDArray[Any] | None = None
+    groups: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    seed: int | None = None
+    history: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    bins: Sequence[ReliabilityBin] = ()
+
+
+def comparison_data(report: Report) -> dict[str, Any]:
+    """Everything the script needs for a comparison of two methods over seeds; their scores are log-odds."""
     order = {method.key: k for k, method in enumerate(report.methods)}
     trainings = sorted(report.trainings, key=lambda t: (t.seed, order[t.method]))
-    return {
-        "methods": [method.title for method in report.methods],
+    shown = report.shown_seed if report.shown_seed is not None else min(t.seed for t in trainings)
+    titles = [method.title for method in report.methods]
+    sets = [_score_set(training, order[training.method]) for training in trainings]
+    tables = [
+        {"measure": row.key, "score": title, **_interval(interval)}
+        for row in report.rows
+        for title, interval in ((titles[0], row.baseline), (titles[1], row.measure), ("difference", row.difference))
+    ]
+    found = _data(titles, "logit", sets, report.groups, level=report.rows[0].difference.level, tables=tables)
+    return found | {
         "measure": report.trained_row().title,
         "seeds": sorted({t.seed for t in trainings}),
-        "shown": report.shown_seed if report.shown_seed is not None else min(t.seed for t in trainings),
-        "scales": {name: {"min": low, "max": high, "step": step} for name, (low, high, step) in SCALES.items()},
-        "groups": {name: list(names) for name, names in report.groups.items()},
-        "share": _round(float(np.mean([_share(t) for t in trainings]))),
-        "trainings": [_training(t, order[t.method], report.groups) for t in trainings],
+        "shown": shown,
     }
 
 
-def slider_thresholds(scale: str) -> NDArray[np.float64]:
-    """The scores (logits) that the slider's positions stand for; -inf for a probability of 0, inf for 1."""
-    low, high, step = SCALES[scale]
-    positions = np.linspace(low, high, round((high - low) / step) + 1)
-    if scale != "probability":
-        return positions
-    with np.errstate(divide="ignore"):
-        return np.log(positions) - np.log1p(-positions)
+def evaluation_data(evaluation: Evaluation) -> dict[str, Any]:
+    """Everything the script needs for the evaluation of one or several score columns."""
+    columns = evaluation.columns
+    groups = {column.name: column.codes for column in evaluation.groups}
+    sets = [
+        ScoreSet(
+            k,
+            column.scores,
+            evaluation.labels,
+            column.decision.threshold,
+            evaluation.weight,
+            groups,
+            bins=() if column.calibration is None else column.calibration.bins,
+        )
+        for k, column in enumerate(columns)
+    ]
+    probabilities = all(column.calibration is not None for column in columns)
+    tables = [
+        {"measure": row.key, "score": shown_name(column.name), **_interval(row.interval)}
+        for column in columns
+        for row in column.measures
+    ] + [
+        {"measure": row.key, "score": f"{shown_name(row.first)} minus {shown_name(row.second)}"}
+        | _ends(row.comparison.difference, row.comparison.low, row.comparison.high)
+        for row in evaluation.comparisons
+    ]
+    return _data(
+        [column.name for column in columns],
+        "probability" if probabilities else "none",
+        sets,
+        {column.name: column.values for column in evaluation.groups},
+        level=evaluation.confidence,
+        tables=tables,
+    )
 
 
-def _training(training: Training, method: int, columns: Mapping[str, Any]) -> dict[str, Any]:
-    every = np.ones(len(training.labels), dtype=bool)
-    groups = {
-        name: [_counts(training, training.groups[name] == k) for k in range(len(names))]
-        for name, names in columns.items()
-    }
-    chosen = training.threshold
+def _data(
+    titles: Sequence[str],
+    link: str,
+    sets: Sequence[ScoreSet],
+    groups: Mapping[str, Sequence[str]],
+    *,
+    level: float,
+    tables: Sequence[Mapping[str, Any]],
+) -> dict[str, Any]:
+    followed = _followed(groups, sets[0])
     return {
-        "method": method,
-        "seed": training.seed,
-        "chosen": None if not math.isfinite(chosen) else float(chosen),
-        "all": _counts(training, every),
+        "columns": [shown_name(title) for title in titles],
+        "link": link,
+        "step": 1 / (PROBABILITIES - 1),
+        "level": level,
+        "weighted": any(each.weights is not None for each in sets),
+        "groups": [[shown_name(name), [shown_name(groups[name][k]) for k in kept]] for name, kept in followed.items()],
+        "sets": [_set(each, link, followed) for each in sets],
+        "tables": list(tables),
+        "seeds": [],
+        "shown": None,
+    }
+
+
+def _score_set(training: Training, column: int) -> ScoreSet:
+    return ScoreSet(
+        column,
+        training.scores,
+        training.labels,
+        training.threshold,
+        training.weights,
+        training.groups,
+        training.seed,
+        training.history,
+    )
+
+
+def _followed(groups: Mapping[str, Sequence[str]], first: ScoreSet) -> dict[str, list[int]]:
+    """The groups that follow the slider: all of them, or the largest where there are too many for a page."""
+    sizes = {name: np.bincount(first.groups[name], minlength=len(values)) for name, values in groups.items()}
+    if sum(len(values) for values in groups.values()) <= MOST_GROUPS:
+        return {name: list(range(len(values))) for name, values in groups.items()}
+    each = max(MOST_GROUPS // len(groups), 1)
+    return {name: np.sort(np.argsort(-count, kind="stable")[:each]).tolist() for name, count in sizes.items()}
+
+
+def _set(one: ScoreSet, link: str, followed: Mapping[str, Sequence[int]]) -> dict[str, Any]:
+    ranked = Ranked.of(one.scores, one.labels, one.weights)
+    thresholds, grid, shares = stops(ranked, link, one.threshold)
+    groups = [[_group_counts(one, one.groups[name] == k, thresholds) for k in kept] for name, kept in followed.items()]
+    return {
+        "column": one.column,
+        "seed": one.seed,
+        "thresholds": [_number(value) for value in thresholds.tolist()],
+        "chosen": int(np.flatnonzero(thresholds == one.threshold)[0]),
+        "grid": grid.tolist(),
+        "shares": shares.tolist(),
+        "all": _counts(ranked, thresholds),
         "groups": groups,
-        "roc": _roc(training),
-        "pr": _precision_recall(training),
-        "bins": _histogram(training),
+        "bins": _histogram(one),
+        "reliability": [
+            [_tidy(b.mean_score), _tidy(b.positive_share.estimate), *_whole(b.positive_share), b.rows] for b in one.bins
+        ],
         "history": {
-            name: [_round(v) if math.isfinite(v) else None for v in values] for name, values in training.history.items()
+            name: [_tidy(v) if math.isfinite(v) else None for v in values] for name, values in one.history.items()
         },
     }
 
 
-def _counts(training: Training, where: NDArray[np.bool_]) -> dict[str, Any]:
-    """Sums of positives and negatives, and of both at or above each position's threshold and the chosen one."""
-    scores, labels = training.scores[where], training.labels[where] == 1
-    weights = np.ones(len(scores)) if training.weights is None else training.weights[where].astype(np.float64)
-    found: dict[str, Any] = {"positives": _sum(weights[labels]), "negatives": _sum(weights[~labels])}
-    for scale in SCALES:
-        thresholds = slider_thresholds(scale)
-        found[scale] = {
-            "tp": _passing(scores[labels], weights[labels], thresholds),
-            "fp": _passing(scores[~labels], weights[~labels], thresholds),
-        }
-    threshold = np.array([training.threshold])
-    found["chosen"] = {
-        "tp": _passing(scores[labels], weights[labels], threshold)[0],
-        "fp": _passing(scores[~labels], weights[~labels], threshold)[0],
-    }
+def _group_counts(one: ScoreSet, where: NDArray[np.bool_], thresholds: NDArray[np.float64]) -> dict[str, Any]:
+    weights = None if one.weights is None else one.weights[where]
+    return _counts(Ranked.of(one.scores[where], one.labels[where], weights), thresholds)
+
+
+def _counts(ranked: Ranked, thresholds: NDArray[np.float64]) -> dict[str, Any]:
+    """Sums over positives and negatives, and the increments of both from stop to stop."""
+    tp, fp = ranked.counts(thresholds)
+    found: dict[str, Any] = {"positives": _tidy(ranked.tp[-1]), "negatives": _tidy(ranked.fp[-1])}
+    for name, values in (("tp", tp), ("fp", fp)):
+        found[name] = [_tidy(step) for step in np.diff(values, prepend=0.0).tolist()]
     return found
 
 
-def _passing(scores: NDArray[Any], weights: NDArray[np.float64], thresholds: NDArray[np.float64]) -> list[float]:
-    """Sum of the weights of scores >= each threshold, which is rounded to the scores' type as the metrics do."""
-    order = np.argsort(scores, kind="stable")
-    below = np.searchsorted(scores[order], thresholds.astype(scores.dtype), side="left")
-    sums = np.append(np.cumsum(weights[order][::-1])[::-1], 0.0)  # of all from each position on
-    return [_round(value) for value in sums[below].tolist()]
-
-
-def _sum(weights: NDArray[np.float64]) -> float:
-    return _round(float(weights.sum()))
-
-
-def _share(training: Training) -> float:
-    return float(np.average(training.labels == 1, weights=training.weights))
-
-
-def _roc(training: Training) -> list[list[float]]:
-    found = roc_curve(training.scores, training.labels, weight=training.weights)
-    return _thinned(found.fpr, found.tpr)
-
-
-def _precision_recall(training: Training) -> list[list[float]]:
-    found = precision_recall_curve(training.scores, training.labels, weight=training.weights)
-    # By falling threshold; the last point, recall 0 by convention, belongs to no threshold.
-    return _thinned(found.recall[-2::-1], found.precision[-2::-1])
-
-
-def _thinned(x: NDArray[Any], y: NDArray[Any]) -> list[list[float]]:
-    """So many points of a curve at most, about equally far apart along it, with its ends."""
-    if len(x) > CURVE_POINTS:
-        length = np.append(0.0, np.cumsum(np.hypot(np.diff(x), np.diff(y))))
-        kept = np.unique(np.searchsorted(length, np.linspace(0.0, length[-1], CURVE_POINTS)))
-        kept = np.union1d(kept, [0, len(x) - 1])
-        x, y = x[kept], y[kept]
-    return [[_round(v) for v in x.tolist()], [_round(v) for v in y.tolist()]]
-
-
-def _histogram(training: Training) -> dict[str, Any]:
-    """Scores by class, each as shares of its own, in bins that reach from the lowest to the highest."""
-    edges = np.histogram_bin_edges(training.scores, bins=BINS)
+def _histogram(one: ScoreSet) -> dict[str, Any]:
+    """Scores by class, each as shares of its own."""
+    scores = one.scores.astype(np.float64)
+    finite = scores[np.isfinite(scores)]
+    low, high = np.quantile(finite, HISTOGRAM_SPAN) if len(finite) else (0.0, 1.0)
+    edges = np.histogram_bin_edges([low, high], bins=BINS)
+    inside = np.clip(scores, edges[0], edges[-1])
     shares = {}
-    for name, where in (("negative", training.labels == 0), ("positive", training.labels == 1)):
-        weights = None if training.weights is None else training.weights[where]
-        counts = np.histogram(training.scores[where], edges, weights=weights)[0].astype(np.float64)
-        shares[name] = [_round(v) for v in (counts / max(counts.sum(), 1e-12)).tolist()]
-    return {"low": _round(float(edges[0])), "high": _round(float(edges[-1]))} | shares
+    for name, where in (("negative", one.labels == 0), ("positive", one.labels == 1)):
+        weights = None if one.weights is None else one.weights[where]
+        counts = np.histogram(inside[where], edges, weights=weights)[0].astype(np.float64)
+        shares[name] = [float(f"{v:.4g}") for v in (counts / max(counts.sum(), 1e-12)).tolist()]
+    return {"low": _tidy(edges[0]), "high": _tidy(edges[-1])} | shares
 
 
-def _round(value: float) -> float:
+def _interval(interval: Any) -> dict[str, Any]:
+    return _ends(interval.estimate, interval.low, interval.high)
+
+
+def _ends(estimate: float, low: float, high: float) -> dict[str, Any]:
+    return {
+        name: float(value) if math.isfinite(value) else None
+        for name, value in (("estimate", estimate), ("low", low), ("high", high))
+    }
+
+
+def _whole(interval: Any) -> tuple[float | None, float | None]:
+    """Both ends; None where there are none."""
+    low, high = (float(end) if math.isfinite(end) else None for end in (interval.low, interval.high))
+    return low, high
+
+
+def _number(value: float) -> float | str:
+    """A threshold; infinities, which JSON lacks, as the text that JavaScript reads as such."""
+    if math.isfinite(value):
+        return int(value) if value.is_integer() and abs(value) < 1e15 else value
+    return "Infinity" if value > 0 else "-Infinity"
+
+
+def _tidy(value: float) -> float:
     """Fewer digits on the page; whole numbers stay whole."""
-    return int(value) if float(value).is_integer() else float(f"{value:.{DIGITS + 3}g}")
+    return int(value) if float(value).is_integer() else float(f"{value:.{DIGITS}g}")

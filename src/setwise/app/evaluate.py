@@ -1,0 +1,271 @@
+"""Evaluation of a table of scores: reading its columns, and handing them to :func:`setwise.report.evaluate`."""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import json
+import lzma
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from setwise._checks import InputError, extra
+from setwise.report import ConstraintCheck, Evaluation, evaluate
+from setwise.report.deciding import percent
+from setwise.report.wording import number
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SUFFIXES = (".csv", ".tsv", ".txt", ".gz", ".xz", ".bz2", ".zip", ".parquet", ".pq")
+"""Names of tables end so."""
+
+_SEPARATORS = (",", "\t", ";", "|")
+_NUMBERS_MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "?")
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Names of the columns of a table: scores, the target, and maybe groups and weights."""
+
+    scores: Sequence[str]
+    target: str
+    groups: Sequence[str] = ()
+    weight: str | None = None
+
+    def check(self) -> None:
+        """Refuse a column that is named in two roles."""
+        if not self.scores:
+            raise InputError("Expected --score to name the column of scores, but there is none; add --score COLUMN.")
+        roles = [*((name, "--score") for name in self.scores), (self.target, "--target")]
+        roles += [(name, "--group") for name in self.groups]
+        if self.weight is not None:
+            roles.append((self.weight, "--weight"))
+        seen: dict[str, str] = {}
+        for name, role in roles:
+            if name in seen:
+                before = "twice" if seen[name] == role else f"as {seen[name]} and as {role}"
+                raise InputError(f"Expected different columns, but {name!r} is given {before}; name another one.")
+            seen[name] = role
+
+    def all(self) -> list[str]:
+        """Every column that is read."""
+        return [*self.scores, self.target, *self.groups, *([] if self.weight is None else [self.weight])]
+
+
+def evaluate_table(
+    path: Path,
+    columns: Columns,
+    *,
+    calibration: Path | None = None,
+    positive: str | None = None,
+    **options: Any,
+) -> Evaluation:
+    """Evaluate the columns of scores of a table.
+
+    Args:
+        path: The table: CSV (also packed, or with tabs or semicolons) or Parquet.
+        columns: What stands where in it.
+        calibration: A second table with the same columns, to choose the threshold on.
+        positive: Value of the target that is positive.
+        **options: Those of :func:`setwise.report.evaluate`, by name.
+    """
+    columns.check()
+    if calibration is not None and calibration.resolve() == path.resolve():
+        raise InputError(
+            f"Expected --calibration to hold other rows than {path.name}, but it is the same file; leave it out to "
+            "certify on the rows themselves."
+        )
+    parts = _read(path, columns)
+    others = None if calibration is None else _read(calibration, columns)
+    return evaluate(
+        parts["scores"],
+        parts["labels"],
+        weight=parts.get("weight"),
+        group=parts.get("group"),
+        calibration=others,
+        positive=positive,
+        title=f"{path.name}: {', '.join(columns.scores)}",
+        **options,
+    )
+
+
+def write_json(evaluation: Evaluation, path: Path) -> None:
+    """All figures of an evaluation as JSON; the file is replaced as a whole."""
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(json.dumps(evaluation.to_dict(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    partial.replace(path)
+
+
+def check_output(option: str, path: Path | None) -> None:
+    """Refuse a file that cannot be written, before anything is computed."""
+    if path is None:
+        return
+    if path.is_dir():
+        raise InputError(f"Expected {option} to be a file, but {path} is a folder; add a file name to it.")
+    if not path.parent.is_dir():
+        raise InputError(f"Expected the folder of {option} to exist, but {path.parent} does not; make it first.")
+
+
+def requirement_lines(evaluation: Evaluation) -> list[tuple[bool, str]]:
+    """One line per requirement: whether it is met, and why."""
+    found: dict[str, list[ConstraintCheck]] = {}
+    for check in evaluation.requirements:
+        found.setdefault(check.constraint, []).append(check)
+    lines = []
+    for text, checks in found.items():
+        open_ = [check for check in checks if not check.holds]
+        shown = (open_ or checks)[0]
+        where = "" if shown.column is None else f" in {shown.column} = {shown.group}"
+        side = "lower" if ">=" in text else "upper"
+        bound = "" if np.isnan(shown.bound) else f", {side} bound {number(shown.bound)}"
+        value = f"{number(shown.estimate)}{where}{bound} at {percent(evaluation.confidence)} confidence"
+        at = f"threshold {number(evaluation.columns[0].decision.threshold)}"
+        if not open_:
+            lines.append((True, f"required {text}: met at {at}: {value}"))
+        else:
+            because = f" ({shown.reason})" if shown.reason else ""
+            lines.append((False, f"required {text}: not met at {at}: {value}{because}"))
+    return lines
+
+
+def _read(path: Path, columns: Columns) -> dict[str, Any]:
+    """Columns of a table by their roles, as :func:`setwise.report.evaluate` takes them."""
+    frame = _read_frame(path, columns)
+    if len(frame) == 0:
+        raise InputError(f"Expected {path} to hold rows below its header, but there are none.")
+    parts: dict[str, Any] = {
+        "scores": {name: _numbers(frame[name], path, "--score") for name in columns.scores},
+        "labels": _labels(frame[columns.target], path),
+    }
+    if columns.weight is not None:
+        parts["weight"] = _weights(_numbers(frame[columns.weight], path, "--weight"), columns.weight, path)
+    if columns.groups:
+        parts["group"] = {name: frame[name] for name in columns.groups}
+    return parts
+
+
+def _read_frame(path: Path, columns: Columns) -> pd.DataFrame:
+    reader = extra("pandas", "cli")
+    if not path.is_file():
+        what = "that is a folder" if path.is_dir() else "there is no such file"
+        raise InputError(f"Expected a table at {path}, but {what}{_near_file(path)}; check the path.")
+    if path.suffix in (".parquet", ".pq"):
+        return _read_parquet(reader, path, columns)
+    texts = [columns.target, *columns.groups]
+    options: dict[str, Any] = {
+        "dtype": dict.fromkeys(texts, "category"),
+        "keep_default_na": False,
+        "na_values": {name: [""] if name in texts else list(_NUMBERS_MISSING) for name in columns.all()},
+        "low_memory": False,
+        "skipinitialspace": True,
+    }
+    if int(reader.__version__.split(".")[0]) < 3:  # later versions read numbers as they are written anyway
+        options["float_precision"] = "round_trip"
+    for encoding in ("utf-8-sig", "latin-1"):
+        try:
+            sep, names = _header(reader, path, encoding)
+            _find(columns, names, path)
+            frame = reader.read_csv(path, sep=sep, usecols=columns.all(), encoding=encoding, **options)
+        except UnicodeDecodeError:
+            continue
+        except InputError:
+            raise
+        except reader.errors.EmptyDataError:
+            raise InputError(f"Expected {path} to hold a table, but it is empty.") from None
+        except (ValueError, OSError, EOFError, lzma.LZMAError, zlib.error) as error:
+            raise InputError(f"Expected {path} to be a CSV table, but it cannot be read: {error}") from error
+        return frame  # type: ignore[no-any-return]
+    raise InputError(f"Expected {path} to be a text table in UTF-8.")
+
+
+def _read_parquet(reader: Any, path: Path, columns: Columns) -> pd.DataFrame:
+    parquet = extra("pyarrow.parquet", "parquet")
+    try:
+        _find(columns, parquet.read_schema(path).names, path)
+        return reader.read_parquet(path, columns=columns.all())  # type: ignore[no-any-return]
+    except InputError:
+        raise
+    except (OSError, ValueError) as error:
+        raise InputError(f"Expected {path} to be a Parquet file, but it cannot be read: {error}.") from error
+
+
+def _header(reader: Any, path: Path, encoding: str) -> tuple[str, list[str]]:
+    """The separator, and the names in the first line."""
+    first = reader.read_csv(
+        path, sep="\x00", nrows=1, header=None, encoding=encoding, dtype=str, quoting=csv.QUOTE_NONE
+    )
+    line = str(first.iloc[0, 0])
+    sep = max(_SEPARATORS, key=line.count)
+    return sep, next(csv.reader([line], delimiter=sep, skipinitialspace=True))
+
+
+def _find(columns: Columns, names: Sequence[str], path: Path) -> None:
+    """Refuse columns that the table lacks."""
+    roles = {**dict.fromkeys(columns.scores, "--score"), columns.target: "--target"}
+    roles |= dict.fromkeys(columns.groups, "--group") | ({} if columns.weight is None else {columns.weight: "--weight"})
+    for name, role in roles.items():
+        if name in names:
+            continue
+        folded = {known.casefold(): known for known in names}
+        near = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.5)
+        shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
+        hint = f"did you mean {folded[near[0]]!r}?" if near else f"it has {shown}."
+        raise InputError(f"Expected {role} to be a column of {path.name}, but there is no {name!r}; {hint}")
+
+
+def _numbers(column: pd.Series[Any], path: Path, option: str) -> NDArray[np.float64]:
+    values = column
+    if column.dtype.kind not in "biuf":
+        values = extra("pandas", "cli").to_numeric(column, errors="coerce")
+        bad = values.isna() & column.notna()
+        if bad.any():
+            row = int(np.argmax(bad.to_numpy()))
+            raise InputError(
+                f"Expected {option} column {column.name!r} of {path.name} to hold numbers, but row {row + 1} holds "
+                f"{str(column.iloc[row])!r}; name a column of numbers."
+            )
+    array = values.to_numpy(dtype=np.float64, na_value=np.nan)
+    bad_rows = ~np.isfinite(array)
+    if bad_rows.any():
+        count, row = int(bad_rows.sum()), int(np.argmax(bad_rows))
+        raise InputError(
+            f"Expected {option} column {column.name!r} of {path.name} to have a finite number in every row, but "
+            f"{count} of {len(array)} are missing or infinite, the first in row {row + 1}; fill them in or leave these "
+            "rows out."
+        )
+    return array
+
+
+def _labels(column: pd.Series[Any], path: Path) -> pd.Series[Any]:
+    missing = column.isna()
+    if missing.any():
+        raise InputError(
+            f"Expected --target column {column.name!r} of {path.name} to have a value in every row, but "
+            f"{int(missing.sum())} of {len(column)} are missing, the first in row "
+            f"{int(np.argmax(missing.to_numpy())) + 1}; leave these rows out."
+        )
+    return column
+
+
+def _weights(weight: NDArray[np.float64], name: str, path: Path) -> NDArray[np.float64]:
+    if weight.min() < 0:
+        row = int(np.argmax(weight < 0))
+        raise InputError(
+            f"Expected --weight column {name!r} of {path.name} to be non-negative, but row {row + 1} holds "
+            f"{weight[row]:g}; leave such rows out or set them to 0."
+        )
+    return weight
+
+
+def _near_file(path: Path) -> str:
+    if not path.parent.is_dir():
+        return f" (nor the folder {path.parent})"
+    near = difflib.get_close_matches(path.name, [entry.name for entry in path.parent.iterdir() if entry.is_file()], n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""

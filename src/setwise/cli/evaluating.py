@@ -1,0 +1,84 @@
+"""``setwise evaluate`` of a table: its options, what it prints, and its exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from setwise._checks import InputError
+from setwise.app.evaluate import SUFFIXES, Columns, check_output, evaluate_table, requirement_lines, write_json
+from setwise.cli.display import console
+
+MET, NOT_MET = 0, 1
+
+_OF_TABLES = (
+    "score",
+    "target",
+    "positive",
+    "group",
+    "weight",
+    "max_weight",
+    "measure",
+    "threshold",
+    "calibration",
+    "require",
+    "out",
+    "json",
+)
+_OF_RUNS = ("data", "tolerance")
+
+
+def is_table(source: Path, options: Mapping[str, Any]) -> bool:
+    """Whether a table of scores is meant and not the folder of a run; refuses options of the other kind."""
+    given = {name for name, value in options.items() if value is not None and value != []}
+    tables = [name for name in _OF_TABLES if name in given]
+    if source.is_dir():
+        if tables:
+            raise InputError(
+                f"Expected a table beside {_flag(tables[0])}, but {source} is a folder; name the file of scores, or "
+                f"leave {_flag(tables[0])} out to evaluate a run."
+            )
+        return False
+    table = bool(tables) or source.is_file() or source.suffix.lower() in SUFFIXES
+    runs = [name for name in _OF_RUNS if name in given]
+    if table and runs:
+        raise InputError(
+            f"Expected {_flag(runs[0])} beside the folder of a run, but {source} is a table; leave it out."
+        )
+    return table
+
+
+def run_table(source: Path, options: Mapping[str, Any]) -> int:
+    """Evaluate a table, print and write the result.
+
+    Args:
+        source: The table.
+        options: Those of the command, None or empty where not given.
+
+    Returns:
+        1 where a requirement is not met, else 0.
+    """
+    given = {name: value for name, value in options.items() if value is not None and value != []}
+    if "target" not in given:
+        raise InputError("Expected --target to name the column of labels, but there is none; add --target COLUMN.")
+    columns = Columns(given.pop("score", []), given.pop("target"), given.pop("group", []), given.pop("weight", None))
+    out, json_path = given.pop("out", None), given.pop("json", None)
+    check_output("--out", out)
+    check_output("--json", json_path)
+    evaluation = evaluate_table(source, columns, **given)
+    shown = console()
+    shown.print(str(evaluation), markup=False, soft_wrap=True)
+    if out is not None:
+        shown.print(f"Wrote {evaluation.write(out)}", markup=False)
+    if json_path is not None:
+        write_json(evaluation, json_path)
+        shown.print(f"Wrote {json_path}", markup=False)
+    lines = requirement_lines(evaluation)
+    for _, line in lines:
+        shown.print(line, markup=False, soft_wrap=True)
+    return MET if all(met for met, _ in lines) else NOT_MET
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"

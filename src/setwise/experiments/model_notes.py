@@ -1,0 +1,55 @@
+"""What a report says about a stored model: what became of every column of the table, and how to use the model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from setwise.experiments.model_file import FILE
+
+if TYPE_CHECKING:
+    from setwise.data.encoding import ColumnCode, TableEncoding
+    from setwise.experiments.settings import ComparisonSettings
+
+
+def column_notes(encoding: TableEncoding, settings: ComparisonSettings) -> dict[str, str]:
+    """What became of every column, by name: inputs first, then those with another part.
+
+    Args:
+        encoding: Of the stored model.
+        settings: Of the comparison.
+    """
+    notes = {code.name: _note(code) for code in encoding.features}
+    notes[encoding.target] = f"target; positive: {encoding.positive}"
+    if settings.weight is not None:
+        notes[settings.weight] = "sample weight, no input"
+    if settings.split is not None:
+        notes[settings.split] = "says which rows train, validate and test; no input"
+    for name in settings.drop:
+        notes.setdefault(name, "dropped")
+    for name in settings.group:
+        notes[name] = f"{notes[name]}; results by group" if name in notes else "results by group, no input"
+    return notes
+
+
+def usage_notes() -> dict[str, str]:
+    """Texts to copy, by title; paths are relative to the folder of the report."""
+    return {
+        "On the command line, in the folder of this report": f"setwise predict {FILE} new.csv --out predictions.csv",
+        "In Python": (
+            "from setwise.data import read_cells\n"
+            "from setwise.experiments.model_file import TableModel\n\n"
+            f'model = TableModel.load("{FILE}")\n'
+            'found = model.predict(read_cells("new.csv"))\n'
+            "found.classes, found.probabilities"
+        ),
+    }
+
+
+def _note(code: ColumnCode) -> str:
+    if code.categories:
+        named = len(code.categories) - ("" in code.categories)
+        missing = "; missing is a value of its own" if "" in code.categories else ""
+        return f"category: {named} value{'' if named == 1 else 's'}, one 0/1 input each{missing}"
+    if code.indicator:
+        return f"number; where missing, the median {code.median:g}, and a further input says so"
+    return "number"

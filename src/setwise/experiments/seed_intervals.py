@@ -1,0 +1,280 @@
+"""Confidence intervals over seeds that also cover the sampling of the test set.
+
+A Student interval over seeds alone takes the test rows as given: with one test set for all seeds its error is the same
+in every seed and never shows. Two variances are therefore estimated for a mean over J seeds of a value v_j:
+
+- S^2, the variance of v_j between seeds;
+- T, the variance of the mean that the sampling of the test rows causes, by the Bayesian bootstrap (Rubin, 1981): every
+  row of the data gets one exponential weight, with which it counts in the test set of every seed that holds it. Rows
+  that seeds share are so counted as shared.
+
+With test rows that no seed trains on (a ``split`` column, images with a test set), seeds and test rows are
+two sources: the half-width is sqrt(t^2 S^2 / J + u^2 T), with Student's t of J - 1 degrees of freedom and u of one less
+than there are test rows of the rarer class. The training rows are then taken as given. Where one table is split anew by
+each seed, training rows overlap as well and S^2 / J is too small: the half-width is the larger of t sqrt((1/J +
+n_test/n_train) S^2), the corrected resampled variance of Nadeau and Bengio (2003), and u sqrt(T).
+
+Both models of a difference have the same weights, so that what makes a test set easy or hard cancels.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from setwise.metrics import Interval
+from setwise.metrics._student import t_quantile
+
+COVERS = "seeds and the sampling of the test set"
+RESAMPLES = 200  # the standard error is then within 5 % of its limit
+_CELLS = 1 << 21  # weights held at once
+_CALLS = 2_000_000  # rows times resamples of a measure that has no vectorized form here
+
+Floats = NDArray[np.float64]
+Metric = Callable[..., float]
+
+
+@dataclass(frozen=True, eq=False)
+class TestSets:
+    """Which rows the test set of each seed holds, and how the seeds hang together.
+
+    Args:
+        rows: Numbers of the test rows, by seed.  # shape of each: (n,)
+        ratio: Test rows per training row where each seed splits the data anew; 0 where no seed trains on any test row.
+    """
+
+    __test__ = False  # no class of tests
+
+    rows: Sequence[NDArray[np.int64]]
+    ratio: float
+
+    @classmethod
+    def of(cls, draws: Sequence[Mapping[str, NDArray[Any]]], *, own: bool) -> TestSets:
+        """From the rows of each seed's sets.
+
+        Args:
+            draws: Rows of the ``train`` and ``test`` sets, by seed.
+            own: Whether test rows are numbered apart from the training rows, as those of images are.
+        """
+        tested = np.unique(np.concatenate([draw["test"] for draw in draws]))
+        anew = not own and any(np.isin(draw["train"], tested).any() for draw in draws)
+        ratio = float(np.mean([len(draw["test"]) / len(draw["train"]) for draw in draws])) if anew else 0.0
+        return cls([draw["test"] for draw in draws], ratio)
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """Scores of one test set by the two methods, with each method's threshold.
+
+    Args:
+        scores: By method.  # shape of each: (n,)
+        labels: 0 or 1.  # shape: (n,)
+        thresholds: By method.
+        weights: Sample weights.  # shape: (n,)
+    """
+
+    scores: tuple[NDArray[Any], NDArray[Any]]
+    labels: NDArray[Any]
+    thresholds: tuple[float, float]
+    weights: NDArray[Any] | None = None
+
+
+class Sampling:
+    """Variances of the mean over seeds that come from the sampling of the test rows.
+
+    Args:
+        sets: The rows of the test sets.
+        scores: Scores, by seed.
+        seed: Of the weights.
+        resamples: How many draws of the weights.
+    """
+
+    def __init__(self, sets: TestSets, scores: Sequence[Scores], *, seed: int = 0, resamples: int = RESAMPLES) -> None:
+        self.sets, self.scores, self.seed, self.resamples = sets, scores, seed, resamples
+        known, places = np.unique(np.concatenate(list(sets.rows)), return_inverse=True)
+        self._union = len(known)
+        self._places = np.split(places, np.cumsum([len(rows) for rows in sets.rows])[:-1])
+        labels = np.zeros(self._union, dtype=bool)
+        for each, own in zip(scores, self._places, strict=True):
+            labels[own] = each.labels.astype(bool)
+        positives = int(labels.sum())
+        self.degrees = max(1, min(positives, self._union - positives) - 1)
+
+    def variances(self, measures: Mapping[str, tuple[Metric, bool]]) -> dict[str, tuple[float, float, float]]:
+        """Variance of the mean over seeds of each measure: of the first method, the second, and their difference.
+
+        Args:
+            measures: Metric by name, and whether it takes a ``threshold``.
+        """
+        found = {}
+        for name, means in self.draws(measures).items():
+            columns = means[:, 0], means[:, 1], means[:, 1] - means[:, 0]
+            first, second, difference = (float(np.var(column, ddof=1)) for column in columns)
+            found[name] = first, second, difference
+        return found
+
+    def draws(self, measures: Mapping[str, tuple[Metric, bool]]) -> dict[str, Floats]:
+        """Means over the seeds of each measure under the drawn weights, for both methods.
+
+        Args:
+            measures: Metric by name, and whether it takes a ``threshold``.
+
+        Returns:
+            Means by name.  # shape of each: (resamples, 2); fewer resamples where a measure is slow on a large set
+        """
+        curves = [[_Curve(each, method) for method in (0, 1)] for each in self.scores]
+        plain = [name for name in measures if name not in VECTORIZED]
+        size = sum(len(rows) for rows in self.sets.rows)
+        calls = min(self.resamples, max(20, _CALLS // max(size, 1)))
+        found: dict[str, list[Floats]] = {name: [] for name in measures}
+        generator, step = np.random.default_rng(self.seed), max(1, _CELLS // self._union)
+        for start in range(0, self.resamples, step):
+            count = min(step, self.resamples - start)
+            drawn = generator.standard_exponential((count, self._union))
+            totals = {name: np.zeros((count, 2)) for name in measures}
+            for each, places, pair in zip(self.scores, self._places, curves, strict=True):
+                weights = _balanced(drawn[:, places], each)
+                for method, curve in enumerate(pair):
+                    values = curve.values(weights, [name for name in measures if name in VECTORIZED])
+                    for name, value in values.items():
+                        totals[name][:, method] += value
+                    for k in range(min(count, max(0, calls - start))):
+                        for name in plain:
+                            totals[name][k, method] += _call(measures[name], each, method, weights[k])
+            for name in measures:
+                kept = count if name in VECTORIZED else min(count, max(0, calls - start))
+                found[name].append(totals[name][:kept] / len(self.scores))
+        return {name: np.concatenate(parts) for name, parts in found.items()}
+
+
+class _Curve:
+    """Samples by falling score, ready for many weightings at once."""
+
+    def __init__(self, each: Scores, method: int) -> None:
+        scores = each.scores[method]
+        self.order = np.argsort(-scores.astype(np.float64), kind="stable")
+        falling = scores[self.order]
+        self.ends = np.flatnonzero(np.append(falling[1:] != falling[:-1], True))
+        self.positive = each.labels[self.order].astype(np.float64)
+        self.chosen = scores >= each.thresholds[method]
+        self.labels = each.labels.astype(bool)
+
+    def values(self, weights: Floats, names: Sequence[str]) -> dict[str, Floats]:
+        """Measures by name under each row of weights.  # shape: (draws, n) -> (draws,)."""
+        found: dict[str, Floats] = {}
+        ranked = [name for name in names if name in _RANKED]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            if ranked:
+                falling = weights[:, self.order]
+                positive = falling * self.positive
+                tp = np.cumsum(positive, axis=1)[:, self.ends]
+                fp = np.cumsum(falling - positive, axis=1)[:, self.ends]
+                found |= {name: _RANKED[name](tp, fp) for name in ranked}
+            if len(ranked) < len(names):
+                cells = [weights[:, part].sum(axis=1) for part in self._cells()]
+                found |= {name: _COUNTED[name](*cells) for name in names if name in _COUNTED}
+        return found
+
+    def _cells(self) -> list[NDArray[np.bool_]]:
+        chosen, truth = self.chosen, self.labels
+        return [chosen & truth, chosen & ~truth, ~chosen & truth]
+
+
+def _auroc(tp: Floats, fp: Floats) -> Floats:
+    before = np.concatenate([np.zeros((len(tp), 1)), tp[:, :-1]], axis=1)
+    steps = np.diff(fp, axis=1, prepend=0.0)
+    area: Floats = ((tp + before) * steps).sum(axis=1) / (2 * tp[:, -1] * fp[:, -1])
+    return area
+
+
+def _average_precision(tp: Floats, fp: Floats) -> Floats:
+    found: Floats = (np.diff(tp, axis=1, prepend=0.0) * _precision(tp, fp)).sum(axis=1) / tp[:, -1]
+    return found
+
+
+def _precision_at_recall(tp: Floats, fp: Floats) -> Floats:
+    reached = tp >= 0.9 * (1 - 1e-12) * tp[:, -1:]
+    found: Floats = np.where(reached, _precision(tp, fp), 0.0).max(axis=1)
+    return found
+
+
+def _precision(tp: Floats, fp: Floats) -> Floats:
+    said = tp + fp
+    return np.divide(tp, said, out=np.zeros_like(tp), where=said > 0)
+
+
+_RANKED: dict[str, Callable[[Floats, Floats], Floats]] = {
+    "auroc": _auroc,
+    "average_precision": _average_precision,
+    "precision@recall>=0.9": _precision_at_recall,
+}
+_COUNTED: dict[str, Callable[[Floats, Floats, Floats], Floats]] = {
+    "f1": lambda tp, fp, fn: np.nan_to_num(2 * tp / (2 * tp + fp + fn)),
+    "precision": lambda tp, fp, _: np.nan_to_num(tp / (tp + fp)),
+    "recall": lambda tp, _, fn: np.nan_to_num(tp / (tp + fn)),
+}
+VECTORIZED = (*_RANKED, *_COUNTED)
+
+
+def _balanced(drawn: Floats, each: Scores) -> Floats:
+    """Weights of a test set with the classes in their share: drawn positives weigh as many as there are."""
+    positive = each.labels.astype(bool)
+    weights = np.empty_like(drawn)
+    for part in (positive, ~positive):
+        own = drawn[:, part]
+        weights[:, part] = own * (part.sum() / own.sum(axis=1, keepdims=True))
+    return weights if each.weights is None else weights * each.weights
+
+
+def _call(measure: tuple[Metric, bool], each: Scores, method: int, weight: Floats) -> float:
+    metric, at_threshold = measure
+    options = {"threshold": each.thresholds[method]} if at_threshold else {}
+    return float(metric(each.scores[method], each.labels, weight=weight, **options))
+
+
+def seed_interval(
+    values: Sequence[float],
+    *,
+    level: float = 0.95,
+    ends: tuple[float, float] = (0.0, 1.0),
+    test_variance: float = 0.0,
+    test_degrees: int = 1,
+    ratio: float = 0.0,
+) -> Interval:
+    """Interval of a mean over seeds.
+
+    Args:
+        values: One for each seed.
+        level: Confidence, in (0, 1).
+        ends: Range of the measure, which the interval does not leave.
+        test_variance: Variance of the mean from the sampling of the test rows.
+        test_degrees: Degrees of freedom of that variance.
+        ratio: Test rows per training row where each seed splits the data anew, else 0.
+
+    Returns:
+        The interval; with one seed, or where a value is not finite, without ends.
+
+    >>> print(seed_interval([0.90, 0.92, 0.94]))
+    0.9200 [0.8703, 0.9697] (95 % interval)
+    >>> print(seed_interval([0.90, 0.92, 0.94], test_variance=0.03**2, test_degrees=100))
+    0.9200 [0.8425, 0.9975] (95 % interval)
+    """
+    found = np.asarray(values, dtype=np.float64)
+    mean = float(found.mean())
+    if not math.isfinite(mean) or math.isnan(test_variance):
+        return Interval(mean if math.isfinite(mean) else math.nan, math.nan, math.nan, level)
+    if len(found) == 1:
+        return Interval(mean, -math.inf, math.inf, level)
+    t = t_quantile(level, len(found) - 1)
+    between = float(found.var(ddof=1))
+    by_test = t_quantile(level, test_degrees) * math.sqrt(test_variance)
+    if ratio > 0:
+        half = max(t * math.sqrt((1 / len(found) + ratio) * between), by_test)
+    else:
+        half = math.hypot(t * math.sqrt(between / len(found)), by_test)
+    return Interval(mean, max(mean - half, ends[0]), min(mean + half, ends[1]), level)

@@ -1,0 +1,147 @@
+"""Parts of an evaluation's page: the answer to what was asked, constraints, measures, and comparisons in pairs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from setwise.metrics import Interval
+from setwise.report.text import NAME_LENGTH, escaped, folded, interval_cell, shown_name, table, text_cell
+
+if TYPE_CHECKING:
+    from setwise.report.evaluation import ConstraintCheck, Evaluation, PairedRow
+
+HOLDS = {True: "holds", False: "violated", None: "not certain"}
+
+
+def headline(evaluation: Evaluation) -> str:
+    """What was asked, answered; the colour says whether all that was asked for holds."""
+    checks = [*evaluation.columns[0].decision.checks, *evaluation.requirements]
+    kind = "same"
+    if checks:
+        holds = [check.holds for check in checks]
+        kind = "better" if all(holds) else "worse" if any(each is False for each in holds) else "unknown"
+    text = "\n".join(evaluation.headline)
+    for name in _names(evaluation):
+        if len(name) > NAME_LENGTH:
+            text = text.replace(name, shown_name(name))
+    sentences = "".join(f"<p>{escaped(sentence)}</p>" for sentence in text.splitlines())
+    return f'<div class="verdict {kind}">{sentences}</div>'
+
+
+def _names(evaluation: Evaluation) -> Iterator[str]:
+    """All names from outside that sentences may hold."""
+    for column in evaluation.columns:
+        yield column.name
+    for group in evaluation.groups:
+        yield group.name
+        yield from group.values
+
+
+def constraints(evaluation: Evaluation) -> str:
+    """Each constraint with its bound, by score column; those of groups are folded where all of them hold."""
+    several = len(evaluation.columns) > 1
+    checks = [
+        (check, shown_name(column.name) if several else "")
+        for column in evaluation.columns
+        for check in column.decision.checks
+    ] + [(check, "required") for check in evaluation.requirements]
+    overall, grouped = ([each for each in checks if (each[0].group is not None) == where] for where in (False, True))
+    if not checks:
+        return ""
+    heads = [
+        ("Constraint", True),
+        ("Rate", False),
+        (f"{100 * evaluation.confidence:g} % bound", False),
+        ("Verdict", True),
+    ]
+    found = "<h2>Constraints</h2>\n" + table(
+        heads,
+        [_check(*each) for each in overall],
+        caption="At the chosen threshold. The bound is one-sided: a lower one for a floor, an upper one for a ceiling. "
+        "A constraint holds where the bound meets it.",
+        name="constraints",
+    )
+    if grouped:
+        found += "\n" + folded(
+            f"In each group ({len(grouped)})",
+            table(heads, [_check(*each) for each in grouped], name="group-constraints"),
+            opened=not all(check.holds for check, _ in grouped),
+        )
+    return found
+
+
+def threshold_text(evaluation: Evaluation) -> str:
+    """What a threshold is here, and which one is shown first."""
+    decision = evaluation.columns[0].decision
+    how = {
+        "certified": "the certified one",
+        "not certified": "the chosen one, which is not certified",
+        "chosen": f"the one that maximizes {decision.maximize}",
+        "given": "the one that was given",
+    }[decision.how]
+    return (
+        f"A case is predicted positive ({shown_name(evaluation.positive)}) where its score reaches the threshold. "
+        f"Move it and see what changes; at first it is {how}."
+    )
+
+
+def measures(evaluation: Evaluation) -> str:
+    """All measures with intervals, by score column."""
+    found = [{row.key: row for row in column.measures} for column in evaluation.columns]
+    keys = {row.key: row.title for column in evaluation.columns for row in column.measures}
+    rows = []
+    for key, title in keys.items():
+        cells = "".join(f"<td>{interval_cell(each[key].interval) if key in each else ''}</td>" for each in found)
+        mark = ' class="trained"' if key == evaluation.measure else ""
+        rows.append(f"<tr{mark}>{text_cell(_capital(title))}{cells}</tr>")
+    return "<h2>Measures</h2>\n" + table(
+        [("Measure", True), *((shown_name(column.name), False) for column in evaluation.columns)],
+        rows,
+        caption=f"In brackets {100 * evaluation.confidence:g} % intervals over the sampling of rows. Measures at a "
+        "threshold are taken at the chosen one. Bold: the measure asked for.",
+        name="measures",
+    )
+
+
+def comparisons(evaluation: Evaluation) -> str:
+    """Score columns on the same rows, in pairs."""
+    if not evaluation.comparisons:
+        return ""
+    pairs = dict.fromkeys((row.first, row.second) for row in evaluation.comparisons)
+    tables = []
+    for first, second in pairs:
+        rows = [_difference(row) for row in evaluation.comparisons if (row.first, row.second) == (first, second)]
+        made = table([("Measure", True), ("Difference", False), ("", True)], rows, style="comparison")
+        tables.append(f"<h3>{escaped(shown_name(first))} minus {escaped(shown_name(second))}</h3>\n{made}")
+    return (
+        "<h2>Score columns compared</h2>\n"
+        f"<p>On the same rows, each with its own threshold. In brackets {100 * evaluation.confidence:g} % intervals of "
+        "the paired difference, which cover the sampling of rows, each by itself.</p>\n" + "\n".join(tables)
+    )
+
+
+def _difference(row: PairedRow) -> str:
+    found = row.comparison
+    interval = Interval(found.difference, found.low, found.high, found.level)
+    verdict = "higher" if found.low > 0 else "lower" if found.high < 0 else "not significant"
+    return (
+        f"<tr>{text_cell(_capital(row.title))}<td>{interval_cell(interval, signed=True)}</td>{text_cell(verdict)}</tr>"
+    )
+
+
+def _capital(title: str) -> str:
+    return title[:1].upper() + title[1:]
+
+
+def _check(check: ConstraintCheck, of: str) -> str:
+    group = "" if check.group is None else f"{shown_name(check.column)} = {shown_name(check.group)}"
+    where = ", ".join(filter(None, (of, group)))
+    estimate, bound = (f"{value:.3f}" if math.isfinite(value) else "–" for value in (check.estimate, check.bound))
+    kind = "holds" if check.holds else "open"
+    reason = f"<small>{escaped(check.reason)}</small>" if check.reason else ""
+    return (
+        f'<tr><td class="text">{escaped(check.constraint)}<small>{escaped(where)}</small></td><td>{estimate}</td>'
+        f'<td>{bound}</td><td class="text {kind}">{HOLDS[check.holds]}{reason}</td></tr>'
+    )
