@@ -40,6 +40,9 @@ _UNUSED = 60  # rounds without use after which a plane is dropped
 _SERIOUS = 0.1  # share of the promised gain that moves the center
 _GOOD = 0.5  # share of the promised gain after which mu may fall
 _FACTOR = 10.0  # most that mu changes in one round
+_NEAR = 1e-5  # promised gain, relative to the value, from which on the active planes are solved for without mu
+_POLISHED = 600  # active planes and nonzero coordinates, up to which that is done
+_STALLED = 8  # rounds in a row without a promise before rounding is taken to have ended the search
 _ROUNDING = 1e-14  # of the plane values, in the subproblem
 
 
@@ -125,45 +128,90 @@ def minimize(
     >>> found.point.round(9), round(found.value, 9)
     (array([3.]), 1.5)
     """
+    penalty = Penalty.of(len(start), l1, l2, center)
     vhat = np.array(start, np.float64)
-    penalty = Penalty.of(len(vhat), l1, l2, center)
     fhat, slope = loss(vhat)
     Fhat = fhat + penalty(vhat)
     G, h = slope[None], np.asarray([fhat - slope @ vhat])
     a, used = np.ones(1), np.zeros(1, np.int64)
-    seen = np.abs(vhat)
+    seen, lower, stalled, evaluations = np.abs(vhat), 0.0, 0, 1
     mu = max(float(slope @ slope) / (2 * max(Fhat, 1e-300)), 1e-12)
-    lower = 0.0
-    for count in range(1, max_evaluations + 1):
+    while True:
         at_center = h + G @ vhat - fhat
-        a, v, rise = _subproblem(G, at_center, vhat, penalty, mu, a)
-        used[a > 0] = count
-        bound = fhat + float(a @ at_center) - float(a @ (G @ vhat)) + penalty.minimum(G.T @ a, Fhat, 2 * seen + 1)
-        lower = max(lower, bound)
-        gap = Fhat - lower
-        if gap <= tolerance * abs(Fhat) or count == max_evaluations:
-            break
-        promised = Fhat - (fhat + rise + penalty(v))
+        a, v = _subproblem(G, at_center, vhat, penalty, mu, a)
+        shares, points = [a], [v]
+        if Fhat - _model(G, at_center, vhat, fhat, penalty, v) <= _NEAR * Fhat:
+            share, point = _polish(G, at_center, vhat, penalty, a, v)
+            shares, points = [a, share], [v, point]
+        for share in shares:
+            p = share @ G
+            below = fhat + float(share @ at_center) - float(p @ vhat) + penalty.minimum(p, Fhat, 2 * seen + 1)
+            lower = max(lower, below)
+        gap = max(Fhat - lower, 0.0)
+        if gap <= tolerance * Fhat or evaluations >= max_evaluations or stalled > _STALLED:
+            return Minimum(vhat, Fhat, gap, evaluations, converged=gap <= tolerance * Fhat)
+        used[a > 0] = evaluations
+        models = [_model(G, at_center, vhat, fhat, penalty, point) for point in points]
+        v, promised = points[int(np.argmin(models))], Fhat - min(models)
+        if promised <= 0:  # rounding; with a larger mu the point has more digits
+            mu, stalled = _FACTOR * mu, stalled + 1
+            continue
         f, slope = loss(v)
-        F = f + penalty(v)
+        F, evaluations = f + penalty(v), evaluations + 1
         seen = np.maximum(seen, np.abs(v))
+        keep = used >= evaluations - _UNUSED
+        G, h = np.vstack([G[keep], slope]), np.append(h[keep], f - slope @ v)
+        a, used = np.append(a[keep], 0.0), np.append(used[keep], evaluations)
         gain = Fhat - F
-        between = 2 * mu * (1 - gain / promised) if promised > 0 else mu
+        between = 2 * mu * (1 - gain / promised)  # the minimum of a parabola through what was found
         if gain >= _SERIOUS * promised:
-            vhat, fhat, Fhat = v, f, F
             if gain >= _GOOD * promised:
                 mu = max(between, mu / _FACTOR)
+            vhat, fhat, Fhat, stalled = v, f, F, 0
         elif fhat - (f + slope @ (vhat - v)) > promised:  # the new plane says little about the center
             mu = min(max(between, mu), _FACTOR * mu)
-        keep = used >= count - _UNUSED
-        G, h = np.vstack([G[keep], slope]), np.append(h[keep], f - slope @ v)
-        a, used = np.append(a[keep], 0.0), np.append(used[keep], count)
-    return Minimum(vhat, Fhat, max(gap, 0.0), count, converged=gap <= tolerance * abs(Fhat))
+
+
+def _model(G: Floats, h: Floats, origin: Floats, level: float, penalty: Penalty, v: Floats) -> float:
+    """The model of the objective at v; h are the planes at the origin, less ``level``."""
+    return level + float((G @ (v - origin) + h).max()) + penalty(v)
+
+
+def _polish(
+    G: Floats, h: Floats, origin: Floats, penalty: Penalty, a: Floats, v: Floats
+) -> tuple[Floats, Floats]:
+    """Multipliers and point by the optimality conditions without mu, of the same active planes and nonzero coordinates.
+
+    With s the signs of v they are l2 (v - center) + l1 s + G'a = 0, G (v - origin) + h = t and sum a = 1, linear in
+    (v, t, a). What comes out is worth a look only: the multipliers where none is negative, the point where the model
+    is lower.
+    """
+    plane, moving = np.flatnonzero(a > 0), np.flatnonzero(v)
+    k, d = len(plane), len(moving)
+    if k + d > _POLISHED:
+        return a, v
+    active = G[np.ix_(plane, moving)]
+    system = np.zeros((d + 1 + k, d + 1 + k))
+    system[:d, :d] = np.diag(penalty.l2[moving])
+    system[:d, d + 1 :], system[d : d + k, :d] = active.T, active
+    system[d : d + k, d], system[d + k, d + 1 :] = -1.0, 1.0
+    # As steps from v and a, so that the right side is small and keeps its digits.
+    pull = penalty.l2 * (v - penalty.center) + penalty.l1 * np.sign(v) + a @ G
+    values = (G @ (v - origin) + h)[plane]
+    level = float(values.mean())
+    right = np.concatenate([-pull[moving], level - values, [0.0]])
+    step = np.linalg.lstsq(system, right, rcond=1e-12)[0]
+    share, point = a.copy(), v.copy()
+    point[moving] += step[:d]
+    share[plane] += step[d + 1 :]
+    if share.min() < 0 or not np.isfinite(step).all():
+        share = a
+    return share / share.sum(), point
 
 
 def _subproblem(
     G: Floats, h: Floats, origin: Floats, penalty: Penalty, mu: float, a: Floats
-) -> tuple[Floats, Floats, float]:
+) -> tuple[Floats, Floats]:
     """The minimum of max_k (G (v - origin) + h)_k + penalty + (mu / 2) |v - origin|^2.
 
     Args:
@@ -175,7 +223,7 @@ def _subproblem(
         a: A first guess on the simplex.  # shape: (k,)
 
     Returns:
-        The multipliers of the planes, the point, and the model there.
+        The multipliers of the planes, and the point.
     """
     D = penalty.l2 + mu
     e, threshold = (penalty.l2 * penalty.center + mu * origin) / D, penalty.l1 / D
@@ -187,7 +235,7 @@ def _subproblem(
         v = _soft(e - p / D, threshold)
         values = G @ (v - origin) + h
         index = np.flatnonzero(inside)
-        step, gain = _newton(G[index][:, v != 0] if len(v) else G[index], D[v != 0], values[index])
+        step, gain = _newton(G[index][:, v != 0], D[v != 0], values[index])
         scale = _ROUNDING * max(float(np.abs(values[index]).max()), float(np.abs(h[index]).max()))
         if gain <= scale:
             k = int(values.argmax())
@@ -209,7 +257,7 @@ def _subproblem(
             out = index[ratio <= length]
             a[out], inside[out] = 0.0, False
         a /= a.sum()
-    return a, v, float(values.max())
+    return a, v
 
 
 def _newton(G: Floats, D: Floats, values: Floats) -> tuple[Floats, float]:
@@ -230,11 +278,9 @@ def _line_search(
 ) -> float:
     """Where the derivative of the dual along a step, falling and piecewise linear, is 0; at most ``longest``."""
     low, high, t = 0.0, longest, min(1.0, longest)
-    first = math.inf
     for _ in range(60):
         v = _soft(z - t * slope / D, threshold)
         derivative = float(slope @ (v - origin)) + rise
-        first = min(first, abs(derivative))
         if derivative > 0:
             if t >= longest:
                 return longest
