@@ -1,15 +1,26 @@
-r"""Cutting planes (bundle method): minimize a convex loss of a linear scorer to a certified gap, without its program.
+r"""Proximal bundle method: minimize a convex loss with l1 and l2 penalties to a known gap, by values and subgradients.
 
-The loss f of the coefficients v = (w, c) is convex and known by value and subgradient, as by one sort for the pairwise
-hinge. Every evaluation gives a plane below f; their maximum is a model m <= f. The next point minimizes the model with
-the penalty,
+The objective is F(v) = f(v) + sum_i l1_i |v_i| + sum_i (l2_i / 2) (v_i - center_i)^2, and f >= 0 is convex, known by value
+and subgradient, as by one sort for the pairwise hinge. Every evaluation gives a plane below f; their maximum is the
+model m <= f. The next point minimizes
 
-    min_v  m(v) + l1 |w|_1 + (l2 / 2) |w - center|^2,
+    m(v) + sum_i l1_i |v_i| + sum_i (l2_i / 2) (v_i - center_i)^2 + (mu / 2) |v - vhat|^2,
 
-whose minimum is a lower bound of the optimum: the difference to the best value seen is the gap. Without l2 the
-subproblem is a linear program, held near the best point by a box that is widened until it no longer matters; with l2 it
-is a quadratic program whose dual lives on the simplex of the planes (Joachims 2006; Teo et al. 2010), solved by an
-active set. A piecewise linear f has finitely many planes, so the method ends at the optimum, up to rounding.
+with vhat the point of the last serious step, one that gained at least a tenth of what the model had promised (Kiwiel 1990,
+also for mu; Teo et al. 2010). For the planes G v + h, and with D = l2 + mu and e = (l2 center + mu vhat) / D, its dual is
+
+    max over a >= 0, sum a = 1 of  h'a + sum_i min_{v_i} (p_i v_i + l1_i |v_i| + (D_i / 2) (v_i - e_i)^2),   p = G'a,
+
+concave and piecewise quadratic, where v_i is the soft threshold of e_i - p_i / D_i at l1_i / D_i. Newton steps on the
+face of the positive a_k and the pattern of nonzero v_i, with an exact line search, end at its maximum: every step is
+uphill, so no face comes twice.
+
+Lower bound. For every such a, F(v) >= h'a + sum_i (p_i v_i + l1_i |v_i| + (l2_i / 2) (v_i - center_i)^2) for all v, to be
+minimized without mu. A coordinate with l2_i > 0 has a closed form. One without is unbounded where |p_i| > l1_i, which the
+excess costs: times F(best) / l1_i for l1_i > 0, since no better point has a larger |v_i| (f >= 0), and times twice the
+largest |v_i| seen, plus 1, for a free one. The latter is the one thing that is assumed and not proved.
+
+A piecewise linear f has finitely many planes, and the method ends at its optimum, up to rounding.
 """
 
 from __future__ import annotations
@@ -19,17 +30,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
-
-from setwise import lp
+from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
 Oracle = Callable[[Floats], tuple[float, Floats]]
-"""Value and subgradient of the loss at (w, c)."""
+"""Value and subgradient of the loss at v."""
 
-_KEPT = 40  # rounds that a plane may stay without use before it is dropped
-_WIDEN, _NARROW = 2.0, 0.5  # of the box after a good step, and after one without gain
+_UNUSED = 60  # rounds without use after which a plane is dropped
+_SERIOUS = 0.1  # share of the promised gain that moves the center
+_GOOD = 0.5  # share of the promised gain after which mu may fall
+_FACTOR = 10.0  # most that mu changes in one round
+_NEAR = 1e-5  # promised gain, relative to the value, from which on the active planes are solved for without mu
+_POLISHED = 600  # active planes and nonzero coordinates, up to which that is done
+_STALLED = 8  # rounds in a row without a promise before rounding is taken to have ended the search
+_ROUNDING = 1e-14  # of the plane values, in the subproblem
 
 
 @dataclass(frozen=True)
@@ -37,7 +51,7 @@ class Minimum:
     """The end of a minimization.
 
     Attributes:
-        point: The best point, (w, c).
+        point: The best point found.  # shape: (d,)
         value: The objective there, penalties included.
         gap: At most so much above the optimum.
         evaluations: How often the loss was evaluated.
@@ -51,202 +65,239 @@ class Minimum:
     converged: bool
 
 
-@dataclass
-class _Planes:
-    """The model: slopes and heights at 0 of the planes, and when each was last in use."""
+@dataclass(frozen=True)
+class Penalty:
+    """sum_i l1_i |v_i| + (l2_i / 2) (v_i - center_i)^2."""
 
-    slopes: Floats  # shape: (k, d)
-    heights: Floats  # shape: (k,)
-    used: NDArray[np.int64]  # shape: (k,)
+    l1: Floats
+    l2: Floats
+    center: Floats
 
-    def add(self, point: Floats, value: float, slope: Floats, now: int) -> None:
-        self.slopes = np.vstack([self.slopes, slope])
-        self.heights = np.append(self.heights, value - slope @ point)
-        self.used = np.append(self.used, now)
+    @classmethod
+    def of(cls, size: int, l1: ArrayLike, l2: ArrayLike, center: ArrayLike | None) -> Penalty:
+        """One entry for each coordinate."""
+        parts = (l1, l2, 0.0 if center is None else center)
+        return cls(*(np.broadcast_to(np.asarray(part, np.float64), size) for part in parts))
 
-    def keep(self, now: int) -> None:
-        recent = self.used >= now - _KEPT
-        if not recent.all():
-            self.slopes, self.heights, self.used = self.slopes[recent], self.heights[recent], self.used[recent]
+    def __call__(self, v: Floats) -> float:
+        """Its value."""
+        return float(self.l1 @ np.abs(v) + self.l2 @ (v - self.center) ** 2 / 2)
+
+    def minimum(self, slope: Floats, value: float, reach: Floats) -> float:
+        """Lower bound of slope'v + penalty over all v whose penalty is at most ``value``.
+
+        Args:
+            slope: Of a plane below the loss.  # shape: (d,)
+            value: An objective value that was found.
+            reach: Largest absolute values of the free coordinates.  # shape: (d,)
+        """
+        round_ = self.l2 > 0
+        curve = np.where(round_, self.l2, 1.0)
+        v = _soft(self.center - slope / curve, self.l1 / curve)
+        part = slope * v + self.l1 * np.abs(v) + self.l2 / 2 * (v - self.center) ** 2
+        excess = np.maximum(np.abs(slope) - self.l1, 0.0)
+        sharp = ~round_ & (self.l1 > 0)
+        free = ~round_ & ~sharp
+        # sum of l1_i |v_i| <= value, so the largest ratio bounds the whole sum.
+        charge = float((excess[sharp] / self.l1[sharp]).max(initial=0.0)) * value + float(excess[free] @ reach[free])
+        return float(part.sum(where=round_)) - charge
 
 
 def minimize(
     loss: Oracle,
     start: Floats,
     *,
-    l1: float = 0.0,
-    l2: float = 0.0,
-    center: Floats | None = None,
-    unpenalized: int = 0,
-    above: tuple[Floats, float] | None = None,
+    l1: ArrayLike = 0.0,
+    l2: ArrayLike = 0.0,
+    center: ArrayLike | None = None,
     tolerance: float = 1e-9,
-    max_evaluations: int = 2000,
+    max_evaluations: int = 5000,
 ) -> Minimum:
-    """Minimize loss(v) + l1 |w|_1 + (l2 / 2) |w - center|^2.
+    """Minimize loss(v) + sum_i l1_i |v_i| + (l2_i / 2) (v_i - center_i)^2.
 
     Args:
-        loss: Value and subgradient; convex.
+        loss: Value and subgradient of a convex function that is nowhere negative.
         start: Where to begin.  # shape: (d,)
-        l1: Penalty on absolute coefficients.
-        l2: Penalty on squared distances from the center.
-        center: Of the l2 penalty; 0 by default.  # shape: (d,)
-        unpenalized: So many of the last coordinates take no penalty; without l2 only.
-        above: (a, b): keep a'v >= b; without l2 only.
-        tolerance: Largest gap that counts as converged, relative to max(1, |value|).
+        l1: Penalty on absolute values, one for all or one per coordinate.
+        l2: Penalty on squared distances from the center, likewise.
+        center: Of the l2 penalty; 0 by default.
+        tolerance: Largest gap that counts as converged, relative to the value.
         max_evaluations: At most so many evaluations of the loss.
+
+    >>> found = minimize(lambda v: (abs(v[0] - 3), np.sign(v - 3)), np.zeros(1), l1=0.5)
+    >>> found.point.round(9), round(found.value, 9)
+    (array([3.]), 1.5)
     """
-    start = start.astype(np.float64)
-    middle = np.zeros(len(start)) if center is None else center
-    if l2 > 0:
-        return _Ridge(loss, l1, l2, middle).run(start, tolerance, max_evaluations)
-    penalty = np.full(len(start), l1)
-    penalty[len(start) - unpenalized :] = 0.0
-    return _Box(loss, penalty, above).run(start, tolerance, max_evaluations)
+    penalty = Penalty.of(len(start), l1, l2, center)
+    vhat = np.array(start, np.float64)
+    fhat, slope = loss(vhat)
+    Fhat = fhat + penalty(vhat)
+    G, h = slope[None], np.asarray([fhat - slope @ vhat])
+    a, used = np.ones(1), np.zeros(1, np.int64)
+    seen, lower, stalled, evaluations = np.abs(vhat), 0.0, 0, 1
+    mu = max(float(slope @ slope) / (2 * max(Fhat, 1e-300)), 1e-12)
+    while True:
+        at_center = h + G @ vhat - fhat
+        a, v = _subproblem(G, at_center, vhat, penalty, mu, a)
+        shares, points = [a], [v]
+        if Fhat - _model(G, at_center, vhat, fhat, penalty, v) <= _NEAR * Fhat:
+            share, point = _polish(G, at_center, vhat, penalty, a, v)
+            shares, points = [a, share], [v, point]
+        for share in shares:
+            p = share @ G
+            below = fhat + float(share @ at_center) - float(p @ vhat) + penalty.minimum(p, Fhat, 2 * seen + 1)
+            lower = max(lower, below)
+        gap = max(Fhat - lower, 0.0)
+        if gap <= tolerance * Fhat or evaluations >= max_evaluations or stalled > _STALLED:
+            return Minimum(vhat, Fhat, gap, evaluations, converged=gap <= tolerance * Fhat)
+        used[a > 0] = evaluations
+        models = [_model(G, at_center, vhat, fhat, penalty, point) for point in points]
+        v, promised = points[int(np.argmin(models))], Fhat - min(models)
+        if promised <= 0:  # rounding; with a larger mu the point has more digits
+            mu, stalled = _FACTOR * mu, stalled + 1
+            continue
+        f, slope = loss(v)
+        F, evaluations = f + penalty(v), evaluations + 1
+        seen = np.maximum(seen, np.abs(v))
+        keep = used >= evaluations - _UNUSED
+        G, h = np.vstack([G[keep], slope]), np.append(h[keep], f - slope @ v)
+        a, used = np.append(a[keep], 0.0), np.append(used[keep], evaluations)
+        gain = Fhat - F
+        between = 2 * mu * (1 - gain / promised)  # the minimum of a parabola through what was found
+        if gain >= _SERIOUS * promised:
+            if gain >= _GOOD * promised:
+                mu = max(between, mu / _FACTOR)
+            vhat, fhat, Fhat, stalled = v, f, F, 0
+        elif fhat - (f + slope @ (vhat - v)) > promised:  # the new plane says little about the center
+            mu = min(max(between, mu), _FACTOR * mu)
 
 
-class _Box:
-    """Linear subproblems in a box around the best point."""
-
-    def __init__(self, loss: Oracle, l1: Floats, above: tuple[Floats, float] | None) -> None:
-        self.loss, self.l1, self.above = loss, l1, above
-
-    def value(self, point: Floats, loss: float) -> float:
-        """The objective, given the loss."""
-        return loss + float(self.l1 @ np.abs(point))
-
-    def run(self, start: Floats, tolerance: float, most: int) -> Minimum:
-        """Steps until the gap is closed."""
-        point = best = start
-        found, slope = self.loss(point)
-        best_value, radius = self.value(point, found), max(1.0, float(np.abs(start).max(initial=0.0)))
-        planes = _Planes(slope[None], np.asarray([found - slope @ point]), np.zeros(1, np.int64))
-        gap = math.inf
-        for count in range(1, most):
-            point, lower, inside = self._step(planes, best, radius, count)
-            if inside:
-                gap = best_value - lower
-                if gap <= tolerance * max(1.0, abs(best_value)):
-                    return Minimum(best, best_value, max(gap, 0.0), count, converged=True)
-            found, slope = self.loss(point)
-            planes.add(point, found, slope, count)
-            planes.keep(count)
-            value = self.value(point, found)
-            # Half of what the model promised is a good step; none at all calls for a smaller box.
-            if value < best_value:
-                if not inside and best_value - value > (best_value - lower) / 2:
-                    radius *= _WIDEN
-                best, best_value = point, value
-            else:
-                radius = max(radius * _NARROW, 1e-12) if not inside else radius
-            if inside:
-                radius *= _WIDEN
-        return Minimum(best, best_value, gap, most, converged=False)
-
-    def _step(self, planes: _Planes, best: Floats, radius: float, now: int) -> tuple[Floats, float, bool]:
-        """The model's minimum in the box, its value, and whether the box played no part in it."""
-        k, d = planes.slopes.shape
-        rows = np.hstack([planes.slopes, -planes.slopes, -np.ones((k, 1))])  # slope'(w+ - w-) - t <= -height
-        sides = -planes.heights
-        if self.above is not None:
-            a, b = self.above
-            rows, sides = np.vstack([rows, np.concatenate([-a, a, [0.0]])]), np.append(sides, -b)
-        box = np.hstack([np.eye(d), -np.eye(d), np.zeros((d, 1))])
-        rows = np.vstack([rows, box, -box])
-        sides = np.concatenate([sides, best + radius, radius - best])
-        lower = np.zeros(2 * d + 1)
-        lower[-1] = -math.inf
-        cost = np.concatenate([self.l1, self.l1, [1.0]])
-        # Free coordinates have no cost, so their two halves need a bound.
-        upper = np.concatenate([np.abs(best) + radius, np.abs(best) + radius, [math.inf]])
-        c, A, b, low, high = (torch.from_numpy(part) for part in (cost, rows, sides, lower, upper))
-        solved = lp.solve(lp.LinearProgram(c, A, b, lower=low, upper=high))
-        z = solved.primal.numpy()
-        point = z[:d] - z[d : 2 * d]
-        active = planes.slopes @ point + planes.heights >= z[-1] - 1e-9 * max(1.0, abs(z[-1]))
-        planes.used[active] = now
-        inside = bool((np.abs(point - best) < radius * (1 - 1e-9)).all())
-        return point, float(solved.value), inside
+def _model(G: Floats, h: Floats, origin: Floats, level: float, penalty: Penalty, v: Floats) -> float:
+    """The model of the objective at v; h are the planes at the origin, less ``level``."""
+    return level + float((G @ (v - origin) + h).max()) + penalty(v)
 
 
-class _Ridge:
-    """Quadratic subproblems, by their dual on the simplex of the planes.
+def _polish(
+    G: Floats, h: Floats, origin: Floats, penalty: Penalty, a: Floats, v: Floats
+) -> tuple[Floats, Floats]:
+    """Multipliers and point by the optimality conditions without mu, of the same active planes and nonzero coordinates.
 
-    With G the slopes and h the heights at the center, min_w max_k (G w + h)_k + (l2 / 2) |w|^2 has the dual
-    max h'a - |G'a|^2 / (2 l2) over a >= 0, sum a = 1, and w = -G'a / l2. The l1 penalty is part of the loss here.
+    With s the signs of v they are l2 (v - center) + l1 s + G'a = 0, G (v - origin) + h = t and sum a = 1, linear in
+    (v, t, a). What comes out is worth a look only: the multipliers where none is negative, the point where the model
+    is lower.
     """
-
-    def __init__(self, loss: Oracle, l1: float, l2: float, center: Floats) -> None:
-        self.loss, self.l1, self.l2, self.center = loss, l1, l2, center
-
-    def run(self, start: Floats, tolerance: float, most: int) -> Minimum:
-        """Steps until the gap is closed."""
-        best, best_value, gap = start, math.inf, math.inf
-        point, share = start, np.zeros(0)
-        planes = _Planes(np.empty((0, len(start))), np.empty(0), np.empty(0, np.int64))
-        for count in range(1, most + 1):
-            found, slope = self.loss(point)
-            found, slope = found + self.l1 * float(np.abs(point).sum()), slope + self.l1 * np.sign(point)
-            value = found + self.l2 / 2 * float(((point - self.center) ** 2).sum())
-            if value < best_value:
-                best, best_value = point, value
-            planes.add(point, found, slope, count)
-            share = simplex_minimum(
-                planes.slopes @ planes.slopes.T / self.l2,
-                planes.heights + planes.slopes @ self.center,
-                np.append(share, 0.0 if len(share) else 1.0),
-            )
-            pull = planes.slopes.T @ share
-            lower = float((planes.heights + planes.slopes @ self.center) @ share) - float(pull @ pull) / (2 * self.l2)
-            gap = best_value - lower
-            if gap <= tolerance * max(1.0, abs(best_value)):
-                return Minimum(best, best_value, max(gap, 0.0), count, converged=True)
-            point = self.center - pull / self.l2
-            planes.used[share > 0] = count
-            recent = planes.used >= count - _KEPT
-            planes.keep(count)
-            share = share[recent]
-        return Minimum(best, best_value, gap, most, converged=False)
+    plane, moving = np.flatnonzero(a > 0), np.flatnonzero(v)
+    k, d = len(plane), len(moving)
+    if k + d > _POLISHED:
+        return a, v
+    active = G[np.ix_(plane, moving)]
+    system = np.zeros((d + 1 + k, d + 1 + k))
+    system[:d, :d] = np.diag(penalty.l2[moving])
+    system[:d, d + 1 :], system[d : d + k, :d] = active.T, active
+    system[d : d + k, d], system[d + k, d + 1 :] = -1.0, 1.0
+    # As steps from v and a, so that the right side is small and keeps its digits.
+    pull = penalty.l2 * (v - penalty.center) + penalty.l1 * np.sign(v) + a @ G
+    values = (G @ (v - origin) + h)[plane]
+    level = float(values.mean())
+    right = np.concatenate([-pull[moving], level - values, [0.0]])
+    step = np.linalg.lstsq(system, right, rcond=1e-12)[0]
+    share, point = a.copy(), v.copy()
+    point[moving] += step[:d]
+    share[plane] += step[d + 1 :]
+    if share.min() < 0 or not np.isfinite(step).all():
+        share = a
+    return share / share.sum(), point
 
 
-def simplex_minimum(square: Floats, linear: Floats, start: Floats) -> Floats:
-    """min a'Sa / 2 - l'a over the simplex, by an active set from a feasible start.
+def _subproblem(
+    G: Floats, h: Floats, origin: Floats, penalty: Penalty, mu: float, a: Floats
+) -> tuple[Floats, Floats]:
+    """The minimum of max_k (G (v - origin) + h)_k + penalty + (mu / 2) |v - origin|^2.
 
     Args:
-        square: S, positive semidefinite.  # shape: (k, k)
-        linear: l.  # shape: (k,)
-        start: On the simplex.  # shape: (k,)
+        G: Slopes of the planes.  # shape: (k, d)
+        h: Their values at the origin.  # shape: (k,)
+        origin: Center of the proximal term.  # shape: (d,)
+        penalty: Of the objective.
+        mu: Weight of the proximal term.
+        a: A first guess on the simplex.  # shape: (k,)
+
+    Returns:
+        The multipliers of the planes, and the point.
     """
-    a = start.copy()
+    D = penalty.l2 + mu
+    e, threshold = (penalty.l2 * penalty.center + mu * origin) / D, penalty.l1 / D
+    a = a.copy()
     inside = a > 0
-    scale = max(float(np.abs(square).max(initial=0.0)), float(np.abs(linear).max(initial=0.0)), 1e-300)
-    for _ in range(10 * len(a) + 100):
+    entered = -1
+    for _ in range(20 * len(a) + 200):
+        p = a @ G
+        v = _soft(e - p / D, threshold)
+        values = G @ (v - origin) + h
         index = np.flatnonzero(inside)
-        target, level = _equality_minimum(square[np.ix_(index, index)], linear[index])
-        step = target - a[index]
-        falling = step < 0
-        ratios = np.where(falling, a[index] / np.where(falling, -step, 1.0), np.inf)
-        length = min(1.0, float(ratios.min(initial=np.inf)))
-        a[index] = np.maximum(a[index] + length * step, 0.0)
-        if length < 1.0:
-            out = index[ratios <= length]
-            a[out], inside[out] = 0.0, False
-            a /= a.sum()
+        step, gain = _newton(G[index][:, v != 0], D[v != 0], values[index])
+        scale = _ROUNDING * max(float(np.abs(values[index]).max()), float(np.abs(h[index]).max()))
+        if gain <= scale:
+            k = int(values.argmax())
+            if inside[k] or values[k] - a @ values <= scale or entered == k:
+                break
+            inside[k], entered = True, k
             continue
-        slack = square @ a - linear - level  # multipliers; negative ones want in
-        slack[inside] = 0.0
-        worst = int(slack.argmin())
-        if slack[worst] >= -1e-13 * scale:
-            return a
-        inside[worst] = True
-    return a
+        falling = step < 0
+        ratio = np.where(falling, a[index] / np.where(falling, -step, 1.0), np.inf)
+        longest = float(ratio.min())
+        if longest > 0:
+            slope = step @ G[index]
+            length = _line_search(slope, float(step @ h[index]), e - p / D, threshold, D, origin, longest)
+            a[index] = np.maximum(a[index] + length * step, 0.0)
+            entered = -1
+        else:
+            length = 0.0
+        if length >= longest:
+            out = index[ratio <= length]
+            a[out], inside[out] = 0.0, False
+        a /= a.sum()
+    return a, v
 
 
-def _equality_minimum(square: Floats, linear: Floats) -> tuple[Floats, float]:
-    """min a'Sa / 2 - l'a with sum a = 1, and the multiplier S a - l = level."""
-    k = len(linear)
-    # Dependent planes make S singular; with a little on the diagonal the step along them is very long, and cut.
-    ridge = 1e-13 * max(float(np.trace(square)) / k, 1e-300)
+def _newton(G: Floats, D: Floats, values: Floats) -> tuple[Floats, float]:
+    """The Newton step on a face of the simplex, and its slope: max values's - s'Hs / 2, sum s = 0, H = G D^-1 G'."""
+    k = len(values)
+    H = (G / D) @ G.T
+    # Dependent planes make H singular; with a little on the diagonal the step along them is very long, and cut.
+    H[np.diag_indices(k)] += 1e-13 * max(float(np.trace(H)) / k, 1e-300)
     system = np.zeros((k + 1, k + 1))
-    system[:k, :k], system[:k, k], system[k, :k] = square + ridge * np.eye(k), -1.0, 1.0
-    solution = np.linalg.solve(system, np.append(linear, 1.0))
-    return solution[:k], float(solution[k])
+    system[:k, :k], system[:k, k], system[k, :k] = H, 1.0, 1.0
+    level = values.mean()
+    step = np.linalg.solve(system, np.append(values - level, 0.0))[:k]
+    return step, float(step @ (values - level))
+
+
+def _line_search(
+    slope: Floats, rise: float, z: Floats, threshold: Floats, D: Floats, origin: Floats, longest: float
+) -> float:
+    """Where the derivative of the dual along a step, falling and piecewise linear, is 0; at most ``longest``."""
+    low, high, t = 0.0, longest, min(1.0, longest)
+    for _ in range(60):
+        v = _soft(z - t * slope / D, threshold)
+        derivative = float(slope @ (v - origin)) + rise
+        if derivative > 0:
+            if t >= longest:
+                return longest
+            low = t
+        else:
+            high = t
+        moving = v != 0
+        curvature = float((slope[moving] ** 2 / D[moving]).sum())
+        if derivative == 0 or high - low <= 1e-15 * high:
+            break
+        new = t + derivative / curvature if curvature > 0 else math.inf
+        if abs(new - t) <= 1e-14 * t:
+            break
+        t = new if low < new < high else (longest if new >= longest and high == longest else (low + high) / 2)
+    return t
+
+
+def _soft(z: Floats, threshold: Floats) -> Floats:
+    """Soft threshold: z moved toward 0 by the threshold."""
+    return z - np.clip(z, -threshold, threshold)

@@ -1,0 +1,228 @@
+r"""Linear scorers by convex losses, to the optimum: pairwise hinge of AUC, hinge of each example, F-measure program.
+
+Each function minimizes the mean loss on all rows plus l1 |w|_1 + (l2 / 2) |w - center|^2 by the bundle method of
+:mod:`setwise.linear.cutting_plane`, which needs value and subgradient alone: O(n log n) for the pairs of AUC, which are
+never written out. The optima are those of the programs of :mod:`setwise.linear.programs`. Features are dense or sparse,
+and are standardized for the solver only: penalties apply to the coefficients of the features as given.
+
+F-measure (Ravi et al. 2019, Observation 1). With n positives and scores q_k = x_k'w + c, the program is
+
+    J* = min beta^2 n eps + sum_j relu(eps + q_j) + l1 |w|_1   s.t.  g = sum_i min(eps, q_i) >= 1,
+
+where j runs over the negatives and i over the positives: tau_i <= min(eps, q_i) may be lowered until sum tau = 1, and
+n eps >= g >= 1 makes eps positive. Objective J and constraint g are positively homogeneous, so at the optimum, by Euler,
+the multiplier is J* itself, and J + rho relu(1 - g) has the same minimum for every rho >= J*, such as J at w = 0,
+c = eps = 1 / n. A point with g > 0 divided by g is feasible.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from setwise import _checks
+from setwise.kernels.pairwise import Term, evaluate_numpy
+from setwise.linear.cutting_plane import Minimum, minimize
+from setwise.linear.features import Features, Floats, read_labels
+
+_STEEPER = 2.0  # times the bound on the multiplier: so that the penalty's minimum is feasible, not only its value right
+
+
+def fit_auc_hinge(
+    X: Any,
+    y: ArrayLike,
+    *,
+    l1: float = 0.0,
+    l2: float = 0.0,
+    weight: ArrayLike | None = None,
+    margin: float = 1.0,
+    center: ArrayLike | None = None,
+    start: ArrayLike | None = None,
+    tolerance: float = 1e-9,
+    max_evaluations: int = 5000,
+) -> Minimum:
+    """The pairwise hinge: mean of relu(margin - (x_i - x_j)'w) over the pairs of a positive i and a negative j.
+
+    Args:
+        X: Features, dense or SciPy sparse.  # shape: (n, d)
+        y: Labels, 0 or 1; both must occur.  # shape: (n,)
+        l1: Penalty on the sum of absolute coefficients.
+        l2: Penalty on half the squared distance from the center.
+        weight: Non-negative weights; a pair counts with the product of its two.  # shape: (n,)
+        margin: How far above every negative each positive is asked to be.
+        center: Of the l2 penalty; 0 by default.  # shape: (d,)
+        start: Coefficients to begin with; the center by default.  # shape: (d,)
+        tolerance: Largest gap that counts as converged, relative to the value.
+        max_evaluations: At most so many evaluations of the loss.
+
+    Returns:
+        The minimum; its point is w.  # shape: (d,)
+
+    >>> fit_auc_hinge([[0.0], [1.0], [2.0]], [0, 0, 1], l1=0.25).value.round(9)
+    np.float64(0.25)
+    """
+    features, positive, weights = _read(X, y, weight, l1=l1, l2=l2, margin=margin)
+    terms = (Term(1.0, margin, 1),)
+
+    def loss(u: Floats) -> tuple[float, Floats]:
+        value, slope, _ = evaluate_numpy(features.scores(u), positive, weights, terms, scale=None)
+        return value, features.gradient(slope)
+
+    scale = features.scale
+    middle = _vector("center", center, features.columns) * scale
+    first = middle if start is None else _vector("start", start, features.columns) * scale
+    found = minimize(
+        loss,
+        first,
+        l1=l1 / scale,
+        l2=l2 / scale**2,
+        center=middle,
+        tolerance=tolerance,
+        max_evaluations=max_evaluations,
+    )
+    return replace(found, point=features.coefficients(found.point))
+
+
+def fit_hinge(
+    X: Any,
+    y: ArrayLike,
+    *,
+    l1: float = 0.0,
+    l2: float = 0.0,
+    weight: ArrayLike | None = None,
+    margin: float = 1.0,
+    center: ArrayLike | None = None,
+    start: ArrayLike | None = None,
+    tolerance: float = 1e-9,
+    max_evaluations: int = 5000,
+) -> Minimum:
+    """The support vector machine: mean of relu(margin - (2 y - 1) (x'w + c)); with l1, Mangasarian's 1-norm machine.
+
+    Args:
+        X: Features, dense or SciPy sparse.  # shape: (n, d)
+        y: Labels, 0 or 1; both must occur.  # shape: (n,)
+        l1: Penalty on the sum of absolute coefficients; the intercept takes none.
+        l2: Penalty on half the squared distance from the center, likewise.
+        weight: Non-negative weights.  # shape: (n,)
+        margin: How far on its side of 0 each example is asked to be.
+        center: Of the l2 penalty; 0 by default.  # shape: (d,)
+        start: Coefficients and intercept to begin with; the center and 0 by default.  # shape: (d + 1,)
+        tolerance: Largest gap that counts as converged, relative to the value.
+        max_evaluations: At most so many evaluations of the loss.
+
+    Returns:
+        The minimum; its point is (w, c).  # shape: (d + 1,)
+    """
+    features, positive, weights = _read(X, y, weight, l1=l1, l2=l2, margin=margin)
+    share = np.full(len(positive), 1 / len(positive)) if weights is None else weights / weights.sum()
+    sign = np.where(positive, 1.0, -1.0)
+
+    def loss(v: Floats) -> tuple[float, Floats]:
+        missing = margin - sign * (features.scores(v[:-1]) + v[-1])
+        slope = np.where(missing > 0, -sign * share, 0.0)
+        return float(share @ np.maximum(missing, 0.0)), np.append(features.gradient(slope), slope.sum())
+
+    scale = features.scale
+    middle = np.append(_vector("center", center, features.columns) * scale, 0.0)
+    first = middle
+    if start is not None:
+        given = _vector("start", start, features.columns + 1)
+        first = np.append(given[:-1] * scale, given[-1] + features.offset(given[:-1]))
+    found = minimize(
+        loss,
+        first,
+        l1=np.append(l1 / scale, 0.0),
+        l2=np.append(l2 / scale**2, 0.0),
+        center=middle,
+        tolerance=tolerance,
+        max_evaluations=max_evaluations,
+    )
+    w = features.coefficients(found.point[:-1])
+    return replace(found, point=np.append(w, found.point[-1] - features.offset(w)))
+
+
+def fit_f_measure(
+    X: Any,
+    y: ArrayLike,
+    *,
+    beta: float = 1.0,
+    l1: float = 0.0,
+    tolerance: float = 1e-9,
+    max_evaluations: int = 5000,
+) -> Minimum:
+    """The F-measure program with the linear scorer as a variable; the module's docstring states it.
+
+    Args:
+        X: Features, dense or SciPy sparse.  # shape: (N, d)
+        y: Labels, 0 or 1; both must occur.  # shape: (N,)
+        beta: Of F-beta.
+        l1: Penalty on the sum of absolute coefficients; their size is that of scores which sum to 1.
+        tolerance: Largest gap that counts as converged, relative to the value.
+        max_evaluations: At most so many evaluations of the loss.
+
+    Returns:
+        The minimum; its point is (w, c, eps), feasible, and its value J gives F-beta >= (1 + beta^2) / (1 + J) on these
+        rows at threshold 0 (with l1 = 0; more so with l1 > 0).  # shape: (d + 2,)
+    """
+    _checks.in_range("beta", beta, 0, open_low=True, open_high=True)
+    features, positive, _ = _read(X, y, None, l1=l1, l2=0.0, margin=1.0)
+    n = int(positive.sum())
+    m = len(positive) - n
+    # The solver's variables are n times the program's, whose scores are of size 1 / n.
+    rho = _STEEPER * (beta**2 + 2 * m / n)
+
+    def parts(v: Floats) -> tuple[float, float, Floats, Floats]:
+        """J without l1, g, and the derivatives of both by the scores, then by eps."""
+        eps, scores = v[-1], features.scores(v[:-2]) + v[-2]
+        up = np.where(~positive & (scores + eps > 0), 1 / n, 0.0)
+        kept = np.where(positive & (scores < eps), 1 / n, 0.0)
+        objective = beta**2 * eps + float(up @ (scores + eps))
+        constraint = float(kept @ scores) + eps * (1 - float(kept.sum()))
+        slopes = np.append(up, beta**2 + up.sum()), np.append(kept, 1 - kept.sum())
+        return objective, constraint, *slopes
+
+    def loss(v: Floats) -> tuple[float, Floats]:
+        objective, constraint, slope, inner = parts(v)
+        if constraint < 1:
+            objective, slope = objective + rho * (1 - constraint), slope - rho * inner
+        return objective, np.concatenate([features.gradient(slope[:-1]), [slope[:-1].sum(), slope[-1]]])
+
+    scale = features.scale
+    penalty = np.append(l1 / scale / n, [0.0, 0.0])
+    first = np.append(np.zeros(features.columns), [1.0, 1.0])
+    found = minimize(loss, first, l1=penalty, tolerance=tolerance, max_evaluations=max_evaluations)
+    lower = found.value - found.gap
+    v = found.point
+    objective, constraint, *_ = parts(v)
+    value = (objective + float(penalty @ np.abs(v))) / constraint
+    gap = max(value - lower, 0.0)
+    v = v / constraint / n
+    w = features.coefficients(v[:-2])
+    point = np.concatenate([w, [v[-2] - features.offset(w), v[-1]]])
+    return replace(found, point=point, value=value, gap=gap, converged=gap <= tolerance * value)
+
+
+def _read(
+    X: Any, y: ArrayLike, weight: ArrayLike | None, *, l1: float, l2: float, margin: float
+) -> tuple[Features, Any, Floats | None]:
+    """Standardized features, which labels are 1, and the weights."""
+    _checks.in_range("l1", l1, 0, open_high=True)
+    _checks.in_range("l2", l2, 0, open_high=True)
+    _checks.in_range("margin", margin, 0, open_high=True)
+    features = Features.of(X)
+    positive, weights = read_labels(y, weight, features.matrix.shape[0])
+    return features, positive, weights
+
+
+def _vector(name: str, value: ArrayLike | None, size: int) -> Floats:
+    """One finite number for each coefficient; zeros for None."""
+    if value is None:
+        return np.zeros(size)
+    array = _checks.to_numpy(name, value).astype(np.float64)
+    if array.shape != (size,):
+        raise _checks.InputError(f"Expected `{name}` to be of shape {(size,)}, but got {array.shape}.")
+    _checks.all_finite(name, array)
+    return array
