@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from setwise import metrics
-from setwise.linear._design import Design, Floats
+from setwise.linear.features import Features, Floats
 from setwise.linear.lbfgs import descend
 from setwise.measures import Measure
 
@@ -36,12 +36,12 @@ class Labelled:
     """The rows of a fit.
 
     Attributes:
-        design: Their features.  # shape: (n, d)
+        features: Standardized.  # shape: (n, d)
         y: Class indices; of two, 1 is the positive one.  # shape: (n,)
         weight: Weights, or None for equal ones.  # shape: (n,)
     """
 
-    design: Design
+    features: Features
     y: NDArray[np.int64]
     weight: Floats | None
 
@@ -70,7 +70,10 @@ class Penalty:
 def hard_value(measure: Measure, scores: Floats, y: NDArray[np.int64], weight: Floats | None = None) -> float:
     """The measure itself, more being better; one of decisions at its best threshold where there are two classes."""
     if measure.at_threshold and measure.layout == "binary":
-        return metrics.choose_threshold(scores, y, maximize=measure.maximize_threshold, weight=weight).value
+        best = metrics.choose_threshold(scores, y, maximize=measure.maximize_threshold, weight=weight)
+        if measure.name == measure.maximize_threshold:
+            return best.value
+        return float(measure.metric(scores, y, weight=weight, threshold=best.threshold))  # type: ignore[call-arg]
     value = float(measure.metric(scores, y, weight=weight))
     return -value if measure.minimize else value
 
@@ -101,9 +104,9 @@ class Path:
     """Where a continuation went.
 
     Attributes:
-        points: Coefficients and level after each width; the start comes first.
+        points: Coefficients and intercept after each width; the start comes first.
         values: The hard measure on the rows at each of them, more being better.
-        objectives: The smoothed loss with penalties at each of them; infinite at the start.
+        objectives: The smoothed loss with penalties at each of them; that of the start for the last width.
         chosen: The last point that is not worse than the start.
         evaluations: How often the smoothed measure was evaluated.
     """
@@ -128,26 +131,26 @@ def follow(
     Args:
         rows: Features, labels, weights.
         measure: Any measure.
-        start: Coefficients of the standardized columns, and the score at the mean row less the threshold.
+        start: Coefficients of the standardized columns, and the intercept, which for a measure of decisions puts the threshold at 0.
         penalty: On the coefficients.
         widths: Of the steps, one after the other, in units of the scores' standard deviation at the start.
         steps: Iterations for each width.
     """
     u, level = start
     shape, size = u.shape, u.size
-    scores = rows.design.scores(u)
+    scores = rows.features.scores(u)
     spread = float(scores.std()) or 1.0
     points, values = [start], [hard_value(measure, scores + level, rows.y, rows.weight)]
     v, count, objectives = np.append(u.ravel(), level), 0, [np.inf]
 
     def objective(loss: Callable[[Tensor], Tensor], v: Floats) -> tuple[float, Floats]:
         u, level = v[:size].reshape(shape), v[size:] if len(shape) == 2 else v[size]
-        scores = torch.from_numpy(rows.design.scores(u) + level).requires_grad_()
+        scores = torch.from_numpy(rows.features.scores(u) + level).requires_grad_()
         value = loss(scores)
         value.backward()  # type: ignore[no-untyped-call]
         slope = np.zeros(scores.shape) if scores.grad is None else scores.grad.numpy()
         extra, pull = penalty(u)
-        gradient = (rows.design.pull(slope) + pull).ravel()
+        gradient = (rows.features.gradient(slope) + pull).ravel()
         return float(value.detach()) + extra, np.append(gradient, slope.sum(axis=0))
 
     for width in widths:
@@ -159,6 +162,7 @@ def follow(
             u[np.abs(u) <= 3 * penalty.blur] = 0.0
         points.append((u, level))
         objectives.append(end.value)
-        values.append(hard_value(measure, rows.design.scores(u) + level, rows.y, rows.weight))
+        values.append(hard_value(measure, rows.features.scores(u) + level, rows.y, rows.weight))
+    objectives[0] = objective(loss, np.append(*start))[0]
     chosen = max(k for k, value in enumerate(values) if value >= values[0])
     return Path(tuple(points), tuple(values), tuple(objectives), chosen, count)

@@ -17,11 +17,12 @@ c = eps = 1 / n. A point with g > 0 divided by g is feasible.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from setwise import _checks
 from setwise.kernels.pairwise import Term, evaluate_numpy
@@ -65,17 +66,11 @@ def fit_auc_hinge(
     np.float64(0.25)
     """
     features, positive, weights = _read(X, y, weight, l1=l1, l2=l2, margin=margin)
-    terms = (Term(1.0, margin, 1),)
-
-    def loss(u: Floats) -> tuple[float, Floats]:
-        value, slope, _ = evaluate_numpy(features.scores(u), positive, weights, terms, scale=None)
-        return value, features.gradient(slope)
-
     scale = features.scale
     middle = _vector("center", center, features.columns) * scale
     first = middle if start is None else _vector("start", start, features.columns) * scale
     found = minimize(
-        loss,
+        auc_hinge(features, positive, weights, margin),
         first,
         l1=l1 / scale,
         l2=l2 / scale**2,
@@ -84,6 +79,19 @@ def fit_auc_hinge(
         max_evaluations=max_evaluations,
     )
     return replace(found, point=features.coefficients(found.point))
+
+
+def auc_hinge(
+    features: Features, positive: NDArray[np.bool_], weights: Floats | None, margin: float = 1.0
+) -> Callable[[Floats], tuple[float, Floats]]:
+    """Value and gradient of the pairwise hinge, by one sort, as a function of standardized coefficients."""
+    terms = (Term(1.0, margin, 1),)
+
+    def loss(u: Floats) -> tuple[float, Floats]:
+        value, slope, _ = evaluate_numpy(features.scores(u), positive, weights, terms, scale=None)
+        return value, features.gradient(slope)
+
+    return loss
 
 
 def fit_hinge(

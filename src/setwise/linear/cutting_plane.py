@@ -177,9 +177,7 @@ def _model(G: Floats, h: Floats, origin: Floats, level: float, penalty: Penalty,
     return level + float((G @ (v - origin) + h).max()) + penalty(v)
 
 
-def _polish(
-    G: Floats, h: Floats, origin: Floats, penalty: Penalty, a: Floats, v: Floats
-) -> tuple[Floats, Floats]:
+def _polish(G: Floats, h: Floats, origin: Floats, penalty: Penalty, a: Floats, v: Floats) -> tuple[Floats, Floats]:
     """Multipliers and point by the optimality conditions without mu, of the same active planes and nonzero coordinates.
 
     With s the signs of v they are l2 (v - center) + l1 s + G'a = 0, G (v - origin) + h = t and sum a = 1, linear in
@@ -209,9 +207,7 @@ def _polish(
     return share / share.sum(), point
 
 
-def _subproblem(
-    G: Floats, h: Floats, origin: Floats, penalty: Penalty, mu: float, a: Floats
-) -> tuple[Floats, Floats]:
+def _subproblem(G: Floats, h: Floats, origin: Floats, penalty: Penalty, mu: float, a: Floats) -> tuple[Floats, Floats]:
     """The minimum of max_k (G (v - origin) + h)_k + penalty + (mu / 2) |v - origin|^2.
 
     Args:

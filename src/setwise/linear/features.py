@@ -69,21 +69,21 @@ class Features:
         return len(self.scale)
 
     def scores(self, u: Floats) -> Floats:
-        """x'u of each row, without an intercept."""
-        return np.asarray(self.matrix @ (u / self.scale if self.sparse else u))
+        """x'u of each row, without an intercept.  # shape: (n,), or (n, C) for u of shape (C, d)"""
+        return np.asarray(self.matrix @ (u / self.scale if self.sparse else u).T)
 
     def gradient(self, slope: Floats) -> Floats:
-        """From derivatives by the scores to those by u."""
-        found = np.asarray(self.matrix.T @ slope)
+        """From derivatives by the scores to those by u.  # shape: (d,), or (C, d) for slopes of shape (n, C)"""
+        found = np.asarray(self.matrix.T @ slope).T
         return found / self.scale if self.sparse else found
 
     def coefficients(self, u: Floats) -> Floats:
         """W of u."""
         return u / self.scale
 
-    def offset(self, w: Floats) -> float:
-        """What the means add to the intercept of the solver: c is its own less this."""
-        return float(self.mean @ w)
+    def offset(self, w: Floats) -> Any:
+        """What the means add to the intercept of the solver: c is its own less this.  # shape: () or (C,)"""
+        return w @ self.mean
 
 
 def _usable(scale: Floats) -> Floats:

@@ -5,7 +5,7 @@ The scores are s = X w + b. What is minimized is a loss of the whole set, with p
     L(X w + b, y) + l1 |w|_1 + (l2 / 2) |w - center|^2.
 
 - ``"auc"``: L is the pairwise hinge, the value of the AUC's linear program. The problem is convex and is solved to its
-  optimum (:mod:`setwise.linear.convex`), whatever the start; ``gap`` bounds the distance to it.
+  optimum (:mod:`setwise.linear.convex`), whatever the start (by default the center); ``gap`` bounds the distance to it.
 - Every other measure, and ``"auc"`` with ``surrogate="ramp"``: L is one minus the measure with its steps smoothed, less
   and less (:mod:`setwise.linear.continuation`), from logistic regression or a start of your own. Such an L has many
   local minima; the fit is never worse than the start, as the measure on the training set has it.
@@ -33,9 +33,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from setwise import _checks, metrics
 from setwise._checks import InputError
-from setwise.linear._design import Design, Floats, read_features
+from setwise.linear.features import Features, Floats
 from setwise.linear.continuation import WIDTHS, Labelled, Penalty, follow, hard_value
-from setwise.linear.convex import fit_auc_hinge
+from setwise.linear.convex import auc_hinge
+from setwise.linear.cutting_plane import minimize
 from setwise.linear.logistic import fit_logistic, fit_softmax
 from setwise.measures import Measure, parse
 
@@ -70,9 +71,9 @@ class LinearFit:
 
     def scores(self, X: Any) -> Floats:
         """Scores of other rows.  # shape: (n,) or (n, C)"""
-        X = read_features(X)
-        if X.shape[1] != self.coef.shape[-1]:
-            raise InputError(f"Expected `X` to have {self.coef.shape[-1]} columns, but got {X.shape[1]}.")
+        X = X if hasattr(X, "multiply") else np.asarray(_checks.to_numpy("X", X), np.float64)
+        if X.ndim != 2 or X.shape[1] != self.coef.shape[-1]:
+            raise InputError(f"Expected `X` to have {self.coef.shape[-1]} columns, but its shape is {X.shape}.")
         found: Floats = np.asarray(X @ self.coef.T) + self.intercept
         return found
 
@@ -102,7 +103,7 @@ def fit_linear(
         l2: Penalty on squared distances from the center; one for all columns or one for each.
         l1: Penalty on absolute coefficients; one for all columns or one for each.
         weight: Non-negative weights of the rows.  # shape: (n,)
-        start: Coefficients to begin with; None for those of logistic regression.  # shape: (d,) or (C, d)
+        start: Coefficients to begin with; None for those of logistic regression, of convex problems for the center.  # shape: (d,) or (C, d)
         center: Where the l2 penalty is 0; None for the origin.  # shape: (d,) or (C, d)
         surrogate: ``"hinge"``, convex, for ``"auc"`` only and its default; or ``"ramp"``, the smoothed measure.
         widths: Of the smoothing, one after the other, in standard deviations of the start's scores.
@@ -112,43 +113,33 @@ def fit_linear(
     Raises:
         InputError: A bad argument; labels of one class only.
     """
-    features = read_features(X)
+    features = Features.of(X)
     chosen = parse(measure) if isinstance(measure, str) else measure
-    labels, weights = _read_labels(y, features.shape[0], chosen), _read_weight(weight, features.shape[0])
-    several = chosen.layout == "classes"
-    shape = (int(labels.max()) + 1, features.shape[1]) if several else (features.shape[1],)
-    design = Design(features, weights)
-    penalty = Penalty(
-        l1=_per_column("l1", l1, shape[-1]) / design.deviation,
-        l2=_per_column("l2", l2, shape[-1]) / design.deviation**2,
-        center=design.standardized(_coefficients("center", center, shape)),
-    )
+    n, d = features.matrix.shape
+    labels, weights = _read_labels(y, n, chosen), _read_weight(weight, n)
+    shape = (int(labels.max()) + 1, d) if chosen.layout == "classes" else (d,)
     _check_surrogate(surrogate, chosen)
-    rows = Labelled(design, labels, weights)
-    begin = _start(rows, start, shape)
+    penalty = Penalty(
+        l1=_per_column("l1", l1, d) / features.scale,
+        l2=_per_column("l2", l2, d) / features.scale**2,
+        center=features.scale * _coefficients("center", center, shape),
+    )
+    rows = Labelled(features, labels, weights)
     if chosen.name == "auc" and surrogate != "ramp":
-        return _convex(rows, chosen, begin, penalty, tolerance)
+        begin = penalty.center if start is None else features.scale * _coefficients("start", start, shape)
+        found = minimize(
+            auc_hinge(features, labels == 1, weights),
+            begin,
+            l1=penalty.l1,
+            l2=penalty.l2,
+            center=penalty.center,
+            tolerance=tolerance,
+        )
+        ends = (found.point, 0.0), (begin, 0.0)
+        return _finish(rows, chosen, *ends, found.value, found.evaluations, found.gap, found.converged)
+    begin = _start(rows, start, shape)
     path = follow(rows, chosen, begin, penalty, widths, max_iter)
     return _finish(rows, chosen, path.points[path.chosen], begin, path.objectives[path.chosen], path.evaluations)
-
-
-def _convex(
-    rows: Labelled, measure: Measure, begin: tuple[Floats, Any], penalty: Penalty, tolerance: float
-) -> LinearFit:
-    """The AUC's hinge at its optimum, in coefficients of the columns as given."""
-    design, deviation = rows.design, rows.design.deviation
-    found = fit_auc_hinge(
-        design.X,
-        rows.y,
-        l1=penalty.l1 * deviation,
-        l2=penalty.l2 * deviation**2,
-        center=penalty.center / deviation,
-        weight=rows.weight,
-        start=begin[0] / deviation,
-        tolerance=tolerance,
-    )
-    point = design.standardized(found.point), 0.0
-    return _finish(rows, measure, point, begin, found.value, found.evaluations, found.gap, found.converged)
 
 
 def _finish(
@@ -163,16 +154,16 @@ def _finish(
 ) -> LinearFit:
     """The fit in the columns as given, the threshold of two classes at 0."""
     u, level = point
-    scores = rows.design.scores(u) + level
+    scores = rows.features.scores(u) + level
     if measure.layout == "binary":
         choice = metrics.choose_threshold(
             scores, rows.y, maximize=measure.maximize_threshold, subject_to=measure.subject_to, weight=rows.weight
         )
         level = level - _just_below(scores, choice.threshold)
     sign = -1.0 if measure.minimize else 1.0
-    values = [sign * hard_value(measure, rows.design.scores(a) + b, rows.y, rows.weight) for a, b in (point, begin)]
-    coef, intercept = rows.design.given(u, level)
-    start, _ = rows.design.given(*begin)
+    values = [sign * hard_value(measure, rows.features.scores(a) + b, rows.y, rows.weight) for a, b in (point, begin)]
+    coef, start = rows.features.coefficients(u), rows.features.coefficients(begin[0])
+    intercept = level - rows.features.offset(coef)
     return LinearFit(coef, intercept, values[0], values[1], objective, gap, converged, evaluations, start)
 
 
@@ -185,17 +176,17 @@ def _just_below(scores: Floats, threshold: float) -> float:
 
 
 def _start(rows: Labelled, start: ArrayLike | None, shape: tuple[int, ...]) -> tuple[Floats, Any]:
-    """Coefficients of the standardized columns to begin with, and the level at the mean row."""
+    """Coefficients of the standardized columns to begin with, and the intercept."""
     weight = np.ones(len(rows.y)) if rows.weight is None else rows.weight
     if start is not None:
-        u = rows.design.standardized(_coefficients("start", start, shape))
+        u = rows.features.scale * _coefficients("start", start, shape)
         if len(shape) == 2:
             return u, np.zeros(shape[0])
-        scores = rows.design.scores(u)
+        scores = rows.features.scores(u)
         return u, -float(metrics.choose_threshold(scores, rows.y, maximize="f1", weight=rows.weight).threshold)
     if len(shape) == 2:
-        return fit_softmax(rows.design, rows.y, weight, l2=_LOGISTIC_L2, classes=shape[0])
-    return fit_logistic(rows.design, rows.y, weight, l2=_LOGISTIC_L2)
+        return fit_softmax(rows.features, rows.y, weight, l2=_LOGISTIC_L2, classes=shape[0])
+    return fit_logistic(rows.features, rows.y, weight, l2=_LOGISTIC_L2)
 
 
 def _coefficients(name: str, value: ArrayLike | None, shape: tuple[int, ...]) -> Floats:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from setwise.linear._design import Design, Floats, is_sparse
+from setwise.linear.features import Features, Floats
 from setwise.linear.lbfgs import descend
 
 _NEWTON = 300  # columns up to which the Hessian is made
@@ -18,7 +18,7 @@ _STEPS = 50
 
 
 def fit_logistic(
-    design: Design,
+    features: Features,
     y: NDArray[np.int64],
     weight: Floats,
     *,
@@ -29,7 +29,7 @@ def fit_logistic(
     """Two classes.
 
     Args:
-        design: The features.  # shape: (n, d)
+        features: Standardized.  # shape: (n, d)
         y: Labels 0 and 1.  # shape: (n,)
         weight: Non-negative weights.  # shape: (n,)
         l2: Penalty on the coefficients of the standardized columns; above 0.
@@ -37,32 +37,32 @@ def fit_logistic(
         tolerance: Largest entry of the gradient at the end.
 
     Returns:
-        Coefficients of the standardized columns, and the score at the mean row.
+        Coefficients of the standardized columns, and the intercept.
     """
     share = weight / weight.sum()
-    d = design.X.shape[1]
+    d = features.columns
     rate = float(share[y == 1].sum())
     v = np.append(np.zeros(d), np.log(rate / (1 - rate))) if start is None else np.append(start[0], start[1])
 
     def objective(v: Floats) -> tuple[float, Floats]:
-        score = design.scores(v[:-1]) + v[-1]
+        score = features.scores(v[:-1]) + v[-1]
         value = float(share @ (np.logaddexp(0.0, score) - y * score)) + l2 / 2 * float(v[:-1] @ v[:-1])
         slope = share * (_sigmoid(score) - y)
-        return value, np.append(design.pull(slope) + l2 * v[:-1], slope.sum())
+        return value, np.append(features.gradient(slope) + l2 * v[:-1], slope.sum())
 
-    if d > _NEWTON or is_sparse(design.X):
+    if d > _NEWTON or features.sparse:
         v = descend(objective, v, max_iter=500, tolerance=tolerance).point
         return v[:-1], float(v[-1])
-    centred = (design.X - design.mean) / design.deviation
+    x = features.matrix
     value, gradient = objective(v)
     for _ in range(_STEPS):
         if np.abs(gradient).max() <= tolerance:
             break
-        p = _sigmoid(design.scores(v[:-1]) + v[-1])
+        p = _sigmoid(features.scores(v[:-1]) + v[-1])
         curve = share * p * (1 - p)
         hessian = np.empty((d + 1, d + 1))
-        hessian[:d, :d] = (centred * curve[:, None]).T @ centred + l2 * np.eye(d)
-        hessian[:d, d] = hessian[d, :d] = curve @ centred
+        hessian[:d, :d] = (x * curve[:, None]).T @ x + l2 * np.eye(d)
+        hessian[:d, d] = hessian[d, :d] = curve @ x
         hessian[d, d] = curve.sum() + 1e-12
         step = np.linalg.solve(hessian, -gradient)
         length = 1.0
@@ -78,26 +78,26 @@ def fit_logistic(
 
 
 def fit_softmax(
-    design: Design, y: NDArray[np.int64], weight: Floats, *, l2: float, classes: int
+    features: Features, y: NDArray[np.int64], weight: Floats, *, l2: float, classes: int
 ) -> tuple[Floats, Floats]:
     """Several classes, by their softmax.
 
     Returns:
-        Coefficients of the standardized columns, and the scores at the mean row.  # shape: (C, d) and (C,)
+        Coefficients of the standardized columns, and the intercepts.  # shape: (C, d) and (C,)
     """
     share = weight / weight.sum()
-    d = design.X.shape[1]
+    d = features.columns
     is_class = np.eye(classes)[y]
 
     def objective(v: Floats) -> tuple[float, Floats]:
         u, level = v[: classes * d].reshape(classes, d), v[classes * d :]
-        score = design.scores(u) + level
+        score = features.scores(u) + level
         score -= score.max(axis=1, keepdims=True)
         p = np.exp(score)
         total = p.sum(axis=1, keepdims=True)
         value = float(share @ (np.log(total)[:, 0] - score[np.arange(len(y)), y])) + l2 / 2 * float((u**2).sum())
         slope = share[:, None] * (p / total - is_class)
-        return value, np.concatenate([(design.pull(slope) + l2 * u).ravel(), slope.sum(axis=0)])
+        return value, np.concatenate([(features.gradient(slope) + l2 * u).ravel(), slope.sum(axis=0)])
 
     v = descend(objective, np.zeros(classes * (d + 1)), max_iter=300, tolerance=1e-6).point
     return v[: classes * d].reshape(classes, d), v[classes * d :]

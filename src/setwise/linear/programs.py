@@ -126,15 +126,15 @@ def f_scorer_program(X: Tensor, y: Tensor, *, beta: float = 1.0, l1: float = 0.0
     return LinearProgram(cost, torch.cat(rows), X.new_zeros(2 * n + m), total, X.new_ones(1), lower=lower)
 
 
-def _read(
-    X: Tensor, y: Tensor, weight: Tensor | None, *, l1: float, margin: float
-) -> tuple[Tensor, Tensor]:
+def _read(X: Tensor, y: Tensor, weight: Tensor | None, *, l1: float, margin: float) -> tuple[Tensor, Tensor]:
     """Which labels are 1, and the weights."""
     _checks.is_floating("X", X)
     if X.ndim != 2:
         raise InputError(f"Expected `X` to be of shape (n, d), but got {tuple(X.shape)}.")
     if y.shape != X.shape[:1]:
-        raise InputError(f"Expected `y` to hold one label for each of {len(X)} rows, but its shape is {tuple(y.shape)}.")
+        raise InputError(
+            f"Expected `y` to hold one label for each of {len(X)} rows, but its shape is {tuple(y.shape)}."
+        )
     _checks.all_finite("X", X)
     _checks.all_binary("y", y)
     _checks.in_range("l1", l1, 0, open_high=True)
@@ -145,6 +145,8 @@ def _read(
     if weight is None:
         return positive, torch.ones_like(X[:, 0])
     if weight.shape != y.shape:
-        raise InputError(f"Expected `weight` to have the shape of `y`, {tuple(y.shape)}, but got {tuple(weight.shape)}.")
+        raise InputError(
+            f"Expected `weight` to have the shape of `y`, {tuple(y.shape)}, but got {tuple(weight.shape)}."
+        )
     _checks.all_non_negative("weight", weight)
     return positive, weight.to(X.dtype)
