@@ -196,7 +196,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     records.append(record)
                     file.write(json.dumps(record) + "\n")
                     file.flush()
-                    print(name, split, measure, f"{record['ours'] - record['logistic']:+.4f}", record["left"], flush=True)
+                    gain = record["ours"] - record["logistic"]
+                    print(name, split, measure, f"{gain:+.4f}", record["left"], flush=True)
     text, met = report([r for r in records if r["table"] in given.only])
     print("\n".join(text))
     if given.markdown:

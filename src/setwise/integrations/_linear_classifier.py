@@ -41,8 +41,8 @@ class MeasureLinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         folds: Of cross-validation.
         repeats: How often cross-validation is repeated; None for 4 up to 5,000 rows, 2 up to 20,000, else 1.
         threshold: ``"auto"``, chosen for the measure and the constraints; or ``"most_probable"``, so that ``predict``
-            gives the class with the largest ``predict_proba``, which ``"auto"`` does too for a measure of ranks, such as
-            AUC, without constraints.
+            gives the class with the largest ``predict_proba``. A measure of ranks, such as AUC, asks for no threshold:
+            without constraints ``"auto"`` is then the most probable class too.
         subject_to: Constraints on the threshold, such as ``"recall>=0.9"``, see
             :func:`setwise.metrics.choose_threshold`; those of the measure itself hold besides.
         confidence: Choose the threshold such that the constraints hold on new data with this confidence, usually 0.95.
@@ -106,13 +106,13 @@ class MeasureLinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         return self._decide(rows, measure, copies=sample_weight is None)
 
     def decision_function(self, X: Any) -> NDArray[Any]:
-        """Scores above 0 where the second class of ``classes_`` is predicted.  # shape: (n,)"""
+        """Scores above 0 where the second class of ``classes_`` is predicted."""
         check_is_fitted(self)
         inputs = validate_data(self, X, dtype=np.float64, accept_sparse="csr", reset=False)
         return np.asarray(inputs @ self.coef_[0]) + self.intercept_[0]
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The class of each row.  # shape: (n,)"""
+        """The class of each row."""
         scores = self.decision_function(X)
         return np.asarray(self.classes_[(scores > 0).astype(np.int64)])
 

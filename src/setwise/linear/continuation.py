@@ -59,6 +59,7 @@ class Penalty:
     blur: float = 1e-4
 
     def __call__(self, u: Floats) -> tuple[float, Floats]:
+        """Value and gradient."""
         apart = u - self.center
         value, slope = 0.5 * float((self.l2 * apart**2).sum()), self.l2 * apart
         if np.any(self.l1):
@@ -131,7 +132,7 @@ def follow(
     Args:
         rows: Features, labels, weights.
         measure: Any measure.
-        start: Coefficients of the standardized columns, and the intercept, which for a measure of decisions puts the threshold at 0.
+        start: Coefficients of the standardized columns, and the intercept; decisions are made at a score of 0.
         penalty: On the coefficients.
         widths: Of the steps, one after the other, in units of the scores' standard deviation at the start.
         steps: Iterations for each width.

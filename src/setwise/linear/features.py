@@ -69,7 +69,7 @@ class Features:
         return len(self.scale)
 
     def scores(self, u: Floats) -> Floats:
-        """x'u of each row, without an intercept.  # shape: (n,), or (n, C) for u of shape (C, d)"""
+        """X'u of each row, without an intercept.  # shape: (n,), or (n, C) for u of shape (C, d)"""
         return np.asarray(self.matrix @ (u / self.scale if self.sparse else u).T)
 
     def gradient(self, slope: Floats) -> Floats:
