@@ -69,11 +69,11 @@ class Features:
         return len(self.scale)
 
     def scores(self, u: Floats) -> Floats:
-        """X'u of each row, without an intercept.  # shape: (n,), or (n, C) for u of shape (C, d)"""
+        """Scores of the rows without an intercept, (n,), or (n, C) for u of shape (C, d)."""
         return np.asarray(self.matrix @ (u / self.scale if self.sparse else u).T)
 
     def gradient(self, slope: Floats) -> Floats:
-        """From derivatives by the scores to those by u.  # shape: (d,), or (C, d) for slopes of shape (n, C)"""
+        """From derivatives by the scores, (n,) or (n, C), to those by u, (d,) or (C, d)."""
         found = np.asarray(self.matrix.T @ slope).T
         return found / self.scale if self.sparse else found
 
@@ -82,7 +82,7 @@ class Features:
         return u / self.scale
 
     def offset(self, w: Floats) -> Any:
-        """What the means add to the intercept of the solver: c is its own less this.  # shape: () or (C,)"""
+        """What the means add to the intercept of the solver: c is its own less this."""
         return w @ self.mean
 
 

@@ -70,7 +70,7 @@ class LinearFit:
     start: Floats
 
     def scores(self, X: Any) -> Floats:
-        """Scores of other rows.  # shape: (n,) or (n, C)"""
+        """Scores of other rows, (n,) or (n, C)."""
         X = X if hasattr(X, "multiply") else np.asarray(_checks.to_numpy("X", X), np.float64)
         if X.ndim != 2 or X.shape[1] != self.coef.shape[-1]:
             raise InputError(f"Expected `X` to have {self.coef.shape[-1]} columns, but its shape is {X.shape}.")
@@ -103,7 +103,8 @@ def fit_linear(
         l2: Penalty on squared distances from the center; one for all columns or one for each.
         l1: Penalty on absolute coefficients; one for all columns or one for each.
         weight: Non-negative weights of the rows.  # shape: (n,)
-        start: Coefficients to begin with; None for those of logistic regression, of convex problems for the center.  # shape: (d,) or (C, d)
+        start: Coefficients to begin with; None for those of logistic regression, or for the center where the problem is
+            convex.  # shape: (d,) or (C, d)
         center: Where the l2 penalty is 0; None for the origin.  # shape: (d,) or (C, d)
         surrogate: ``"hinge"``, convex, for ``"auc"`` only and its default; or ``"ramp"``, the smoothed measure.
         widths: Of the smoothing, one after the other, in standard deviations of the start's scores.

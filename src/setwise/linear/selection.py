@@ -1,8 +1,8 @@
 r"""Model selection by repeated cross-validation: leave logistic regression for the measure only where that pays.
 
 1. The start: of logistic regressions with several penalties, plain and balanced, the one with the best measure.
-2. Candidates: from the start of each training part towards the measure (:mod:`setwise.linear.continuation`), held to the
-   start by (strength / 2) |u - start|^2, the start's scores brought to standard deviation 1. Large strengths stay close.
+2. Candidates: from the start of each training part towards the measure (:mod:`setwise.linear.continuation`), held to
+   the start by (strength / 2) |u - start|^2, the start's scores brought to standard deviation 1.
 3. The differences to the start, one for each held-out fold. Training parts overlap, so their mean has the variance
    (1 / J + 1 / (K - 1)) s^2 for J differences of K folds (Nadeau and Bengio 2003), which is more than s^2 / J.
 4. The candidate with the largest mean difference is taken where that is above one standard error, else the start.
@@ -117,6 +117,7 @@ class LinearScore:
         return cls(coef, -float(scores.mean()) / spread - float(features.offset(coef)))
 
     def __call__(self, X: Any) -> Floats:
+        """Scores of rows."""
         found: Floats = np.asarray(X @ self.coef) + self.intercept
         return found
 
