@@ -109,7 +109,7 @@ class MeasureLinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         """Scores above 0 where the second class of ``classes_`` is predicted."""
         check_is_fitted(self)
         inputs = validate_data(self, X, dtype=np.float64, accept_sparse="csr", reset=False)
-        return np.asarray(inputs @ self.coef_[0]) + self.intercept_[0]
+        return np.asarray(inputs @ self.coef_[0] + self.intercept_[0])
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The class of each row."""

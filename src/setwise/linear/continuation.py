@@ -147,8 +147,9 @@ def follow(
     def objective(loss: Callable[[Tensor], Tensor], v: Floats) -> tuple[float, Floats]:
         u, level = v[:size].reshape(shape), v[size:] if len(shape) == 2 else v[size]
         scores = torch.from_numpy(rows.features.scores(u) + level).requires_grad_()
-        value = loss(scores)
-        value.backward()  # type: ignore[no-untyped-call]
+        with torch.enable_grad():
+            value = loss(scores)
+            value.backward()
         slope = np.zeros(scores.shape) if scores.grad is None else scores.grad.numpy()
         extra, pull = penalty(u)
         gradient = (rows.features.gradient(slope) + pull).ravel()

@@ -72,5 +72,5 @@ def descend(
         point.grad = torch.from_numpy(np.ascontiguousarray(gradient))
         return torch.tensor(value, dtype=torch.float64)
 
-    optimizer.step(closure)  # type: ignore[no-untyped-call]
+    optimizer.step(closure)
     return Descent(best.point, best.value, count, best.slope)

@@ -110,6 +110,7 @@ def refit_head(
     for strength in strengths:
         _checks.in_range("strengths", strength, 0, open_high=True)
     features, targets, layer = _cache(model, loader, head)
+    old = _Scorer.of(layer, chosen)
     rng = np.random.default_rng(seed)
     if validation is None:
         held = _held_out(targets, held_out, rng)
@@ -119,7 +120,6 @@ def refit_head(
     for name, labels in (("loader", fitted[1]), ("validation" if validation is not None else "loader", test[1])):
         if labels.min() == labels.max():
             raise InputError(f"Expected `{name}` to hold rows of two classes or more, but they are all {labels[0]}.")
-    old = _Scorer.of(layer, chosen)
     rows = Labelled(Features.of(fitted[0]), fitted[1], None)
     candidates = [old.moved(rows, chosen, strength) for strength in strengths]
     before = old(test[0])
@@ -197,7 +197,7 @@ class _Scorer:
             weight = layer.weight.mean(0) + half[:, None] * weight
             bias = (0.0 if layer.bias is None else layer.bias.mean()) + half * bias
         layer.weight.copy_(weight.reshape(layer.weight.shape))
-        if layer.bias is None:
+        if getattr(layer, "bias", None) is None:
             layer.bias = nn.Parameter(torch.empty(self.outputs).to(layer.weight))
         layer.bias.copy_(bias.reshape(layer.bias.shape))
 
