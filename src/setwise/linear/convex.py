@@ -10,9 +10,13 @@ F-measure (Ravi et al. 2019, Observation 1). With n positives and scores q_k = x
     J* = min beta^2 n eps + sum_j relu(eps + q_j) + l1 |w|_1   s.t.  g = sum_i min(eps, q_i) >= 1,
 
 where j runs over the negatives and i over the positives: tau_i <= min(eps, q_i) may be lowered until sum tau = 1, and
-n eps >= g >= 1 makes eps positive. Objective J and constraint g are positively homogeneous, so at the optimum, by Euler,
-the multiplier is J* itself, and J + rho relu(1 - g) has the same minimum for every rho >= J*, such as J at w = 0,
-c = eps = 1 / n. A point with g > 0 divided by g is feasible.
+n eps >= g >= 1 makes eps positive. Objective and constraint are positively homogeneous, so eps = 1 may be set and their
+ratio minimized (Dinkelbach 1967): J* is the root in t of
+
+    0 = min over (w, c) of beta^2 n + sum_j relu(1 + q_j) + l1 |w|_1 - t (n - sum_i relu(1 - q_i)),
+
+a 1-norm machine in which positives weigh t: the F-measure program is a hinge with the right class weight. The next t is
+the ratio at the minimum; it falls to J*, faster than linearly.
 """
 
 from __future__ import annotations
@@ -25,10 +29,11 @@ from numpy.typing import ArrayLike
 
 from setwise import _checks
 from setwise.kernels.pairwise import Term, evaluate_numpy
-from setwise.linear.cutting_plane import Minimum, minimize
+from setwise.linear.cutting_plane import Minimum, Oracle, minimize
 from setwise.linear.features import Features, Floats, read_labels
 
-_STEEPER = 2.0  # times the bound on the multiplier: so that the penalty's minimum is feasible, not only its value right
+_FIRST_ACCURACY, _NEXT_ACCURACY = 1e-2, 1e-2  # gap of the first machine, and factor of the next: t is far off at first
+_FINER = 0.1  # of the tolerance, for the last machine
 
 
 def fit_auc_hinge(
@@ -118,13 +123,7 @@ def fit_hinge(
     """
     features, positive, weights = _read(X, y, weight, l1=l1, l2=l2, margin=margin)
     share = np.full(len(positive), 1 / len(positive)) if weights is None else weights / weights.sum()
-    sign = np.where(positive, 1.0, -1.0)
-
-    def loss(v: Floats) -> tuple[float, Floats]:
-        missing = margin - sign * (features.scores(v[:-1]) + v[-1])
-        slope = np.where(missing > 0, -sign * share, 0.0)
-        return float(share @ np.maximum(missing, 0.0)), np.append(features.gradient(slope), slope.sum())
-
+    loss = _hinge(features, np.where(positive, 1.0, -1.0), share, margin)
     scale = features.scale
     middle = np.append(_vector("center", center, features.columns) * scale, 0.0)
     first = middle
@@ -169,40 +168,52 @@ def fit_f_measure(
     """
     _checks.in_range("beta", beta, 0, open_low=True, open_high=True)
     features, positive, _ = _read(X, y, None, l1=l1, l2=0.0, margin=1.0)
+    sign = np.where(positive, 1.0, -1.0)
     n = int(positive.sum())
-    m = len(positive) - n
-    # The solver's variables are n times the program's, whose scores are of size 1 / n.
-    rho = _STEEPER * (beta**2 + 2 * m / n)
+    penalty = np.append(l1 / features.scale, 0.0)
 
-    def parts(v: Floats) -> tuple[float, float, Floats, Floats]:
-        """J without l1, g, and the derivatives of both by the scores, then by eps."""
-        eps, scores = v[-1], features.scores(v[:-2]) + v[-2]
-        up = np.where(~positive & (scores + eps > 0), 1 / n, 0.0)
-        kept = np.where(positive & (scores < eps), 1 / n, 0.0)
-        objective = beta**2 * eps + float(up @ (scores + eps))
-        constraint = float(kept @ scores) + eps * (1 - float(kept.sum()))
-        slopes = np.append(up, beta**2 + up.sum()), np.append(kept, 1 - kept.sum())
-        return objective, constraint, *slopes
+    def ratio(v: Floats) -> tuple[float, float]:
+        """Objective over constraint at eps = 1, and the constraint."""
+        missing = np.maximum(1 - sign * (features.scores(v[:-1]) + v[-1]), 0.0)
+        constraint = n - float(missing[positive].sum())
+        return (beta**2 * n + float(missing[~positive].sum()) + float(penalty @ np.abs(v))) / constraint, constraint
+
+    best = np.append(np.zeros(features.columns), 1.0)
+    value, constraint = ratio(best)
+    lower, evaluations, accuracy = 0.0, 0, _FIRST_ACCURACY
+    while evaluations < max_evaluations:
+        found = minimize(
+            _hinge(features, sign, np.where(positive, value, 1.0) / n, 1.0),
+            best,
+            l1=penalty / n,
+            tolerance=accuracy,
+            max_evaluations=max_evaluations - evaluations,
+        )
+        evaluations += found.evaluations
+        # With m the minimum at t = value, J* >= t + m / g* for the optimal g*, and g* >= beta^2 n / J* >= beta^2 n / t.
+        least = found.value - found.gap + beta**2 - value  # m / n
+        lower = max(lower, value * (1 + min(least, 0.0) / beta**2))
+        new, kept = ratio(found.point)
+        if kept > 0 and new < value:
+            best, value, constraint = found.point, new, kept
+        if value - lower <= tolerance * value or (accuracy <= tolerance * _FINER and not found.converged):
+            break
+        accuracy = max(accuracy * _NEXT_ACCURACY, tolerance * _FINER)
+    gap = max(value - lower, 0.0)
+    w = features.coefficients(best[:-1])
+    point = np.concatenate([w, [best[-1] - features.offset(w), 1.0]]) / constraint
+    return Minimum(point, value, gap, evaluations, converged=gap <= tolerance * value)
+
+
+def _hinge(features: Features, sign: Floats, share: Floats, margin: float) -> Oracle:
+    """sum of share relu(margin - sign (x'u + c)), value and subgradient by (u, c)."""
 
     def loss(v: Floats) -> tuple[float, Floats]:
-        objective, constraint, slope, inner = parts(v)
-        if constraint < 1:
-            objective, slope = objective + rho * (1 - constraint), slope - rho * inner
-        return objective, np.concatenate([features.gradient(slope[:-1]), [slope[:-1].sum(), slope[-1]]])
+        missing = margin - sign * (features.scores(v[:-1]) + v[-1])
+        slope = np.where(missing > 0, -sign * share, 0.0)
+        return float(share @ np.maximum(missing, 0.0)), np.append(features.gradient(slope), slope.sum())
 
-    scale = features.scale
-    penalty = np.append(l1 / scale / n, [0.0, 0.0])
-    first = np.append(np.zeros(features.columns), [1.0, 1.0])
-    found = minimize(loss, first, l1=penalty, tolerance=tolerance, max_evaluations=max_evaluations)
-    lower = found.value - found.gap
-    v = found.point
-    objective, constraint, *_ = parts(v)
-    value = (objective + float(penalty @ np.abs(v))) / constraint
-    gap = max(value - lower, 0.0)
-    v = v / constraint / n
-    w = features.coefficients(v[:-2])
-    point = np.concatenate([w, [v[-2] - features.offset(w), v[-1]]])
-    return replace(found, point=point, value=value, gap=gap, converged=gap <= tolerance * value)
+    return loss
 
 
 def _read(

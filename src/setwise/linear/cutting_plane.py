@@ -42,7 +42,9 @@ _GOOD = 0.5  # share of the promised gain after which mu may fall
 _FACTOR = 10.0  # most that mu changes in one round
 _NEAR = 1e-5  # promised gain, relative to the value, from which on the active planes are solved for without mu
 _POLISHED = 600  # active planes and nonzero coordinates, up to which that is done
-_STALLED = 8  # rounds in a row without a promise before rounding is taken to have ended the search
+_STALLED = 4  # rounds in a row without a promise before rounding is taken to have ended the search
+_EPSILON = 2.0**-52  # promised gain, relative to the value, that float64 cannot show
+_LOST = 1e-12  # negative promise, relative to the value, from which on the point has lost its digits
 _ROUNDING = 1e-14  # of the plane values, in the subproblem
 
 
@@ -55,7 +57,7 @@ class Minimum:
         value: The objective there, penalties included.
         gap: At most so much above the optimum.
         evaluations: How often the loss was evaluated.
-        converged: Whether the gap is within the tolerance.
+        converged: Whether the gap is within the tolerance, or the model promises no gain that float64 can show.
     """
 
     point: Floats
@@ -134,11 +136,11 @@ def minimize(
     Fhat = fhat + penalty(vhat)
     G, h = slope[None], np.asarray([fhat - slope @ vhat])
     a, used = np.ones(1), np.zeros(1, np.int64)
-    seen, lower, stalled, evaluations = np.abs(vhat), 0.0, 0, 1
+    seen, lower, stalled, exhausted, evaluations = np.abs(vhat), 0.0, 0, False, 1
     mu = max(float(slope @ slope) / (2 * max(Fhat, 1e-300)), 1e-12)
     while True:
         at_center = h + G @ vhat - fhat
-        a, v = _subproblem(G, at_center, vhat, penalty, mu, a)
+        a, v = _subproblem(G, at_center, vhat, penalty, mu, a, _EPSILON / 8 * Fhat)
         shares, points = [a], [v]
         if Fhat - _model(G, at_center, vhat, fhat, penalty, v) <= _NEAR * Fhat:
             share, point = _polish(G, at_center, vhat, penalty, a, v)
@@ -149,11 +151,12 @@ def minimize(
             lower = max(lower, below)
         gap = max(Fhat - lower, 0.0)
         if gap <= tolerance * Fhat or evaluations >= max_evaluations or stalled > _STALLED:
-            return Minimum(vhat, Fhat, gap, evaluations, converged=gap <= tolerance * Fhat)
+            return Minimum(vhat, Fhat, gap, evaluations, gap <= tolerance * Fhat or (stalled > _STALLED and exhausted))
         used[a > 0] = evaluations
         models = [_model(G, at_center, vhat, fhat, penalty, point) for point in points]
         v, promised = points[int(np.argmin(models))], Fhat - min(models)
-        if promised <= 0:  # rounding; with a larger mu the point has more digits
+        if promised <= _EPSILON * Fhat:  # or even negative, by rounding; with a larger mu the point has more digits
+            exhausted = exhausted if stalled else promised >= -_LOST * Fhat
             mu, stalled = _FACTOR * mu, stalled + 1
             continue
         f, slope = loss(v)
@@ -210,7 +213,7 @@ def _polish(
 
 
 def _subproblem(
-    G: Floats, h: Floats, origin: Floats, penalty: Penalty, mu: float, a: Floats
+    G: Floats, h: Floats, origin: Floats, penalty: Penalty, mu: float, a: Floats, noise: float
 ) -> tuple[Floats, Floats]:
     """The minimum of max_k (G (v - origin) + h)_k + penalty + (mu / 2) |v - origin|^2.
 
@@ -221,6 +224,7 @@ def _subproblem(
         penalty: Of the objective.
         mu: Weight of the proximal term.
         a: A first guess on the simplex.  # shape: (k,)
+        noise: Gains of the dual below it do not count.
 
     Returns:
         The multipliers of the planes, and the point.
@@ -229,14 +233,15 @@ def _subproblem(
     e, threshold = (penalty.l2 * penalty.center + mu * origin) / D, penalty.l1 / D
     a = a.copy()
     inside = a > 0
+    gram = _Gram(G, D)
     entered = -1
     for _ in range(20 * len(a) + 200):
         p = a @ G
         v = _soft(e - p / D, threshold)
         values = G @ (v - origin) + h
         index = np.flatnonzero(inside)
-        step, gain = _newton(G[index][:, v != 0], D[v != 0], values[index])
-        scale = _ROUNDING * max(float(np.abs(values[index]).max()), float(np.abs(h[index]).max()))
+        step, gain = _newton(gram(index, v != 0), values[index])
+        scale = max(_ROUNDING * float(max(np.abs(values[index]).max(), np.abs(h[index]).max())), noise)
         if gain <= scale:
             k = int(values.argmax())
             if inside[k] or values[k] - a @ values <= scale or entered == k:
@@ -260,10 +265,29 @@ def _subproblem(
     return a, v
 
 
-def _newton(G: Floats, D: Floats, values: Floats) -> tuple[Floats, float]:
-    """The Newton step on a face of the simplex, and its slope: max values's - s'Hs / 2, sum s = 0, H = G D^-1 G'."""
+class _Gram:
+    """Entries of G D^-1 G' over the nonzero coordinates, computed as they are asked for."""
+
+    def __init__(self, G: Floats, D: Floats) -> None:
+        self.G, self.D = G, D
+        self.pattern = np.zeros(0, bool)
+        self.entries, self.known = np.empty((len(G), len(G))), np.zeros(len(G), bool)
+
+    def __call__(self, index: NDArray[np.int64], pattern: NDArray[np.bool_]) -> Floats:
+        """Rows and columns of some planes."""
+        if not np.array_equal(pattern, self.pattern):
+            self.pattern, self.known[:] = pattern, False
+            self.part = self.G if pattern.all() else self.G[:, pattern]
+        new = index[~self.known[index]]
+        if len(new):
+            self.entries[new] = (self.part[new] / self.D[pattern]) @ self.part.T
+            self.known[new] = True
+        return self.entries[np.ix_(index, index)]
+
+
+def _newton(H: Floats, values: Floats) -> tuple[Floats, float]:
+    """The Newton step on a face of the simplex, and its slope: max values's - s'Hs / 2 with sum s = 0."""
     k = len(values)
-    H = (G / D) @ G.T
     # Dependent planes make H singular; with a little on the diagonal the step along them is very long, and cut.
     H[np.diag_indices(k)] += 1e-13 * max(float(np.trace(H)) / k, 1e-300)
     system = np.zeros((k + 1, k + 1))
