@@ -32,7 +32,8 @@ from setwise.kernels.pairwise import Term, evaluate_numpy
 from setwise.linear.cutting_plane import Minimum, Oracle, minimize
 from setwise.linear.features import Features, Floats, read_labels
 
-_FIRST_ACCURACY, _NEXT_ACCURACY = 1e-2, 1e-2  # gap of the first machine, and factor of the next: t is far off at first
+_PROMISES = (1e-2, 1e-3, 1e-4, 1e-6)  # where the first machines end: t is far off at first
+_LAST = 5  # machines at most that are solved to the end
 _FINER = 0.1  # of the tolerance, for the last machine
 
 
@@ -180,29 +181,30 @@ def fit_f_measure(
 
     best = np.append(np.zeros(features.columns), 1.0)
     value, constraint = ratio(best)
-    lower, evaluations, accuracy = 0.0, 0, _FIRST_ACCURACY
-    while evaluations < max_evaluations:
+    lower, evaluations, support = 0.0, 0, None
+    for promise in (*_PROMISES, *(0.0,) * _LAST):
         found = minimize(
             _hinge(features, sign, np.where(positive, value, 1.0) / n, 1.0),
             best,
             l1=penalty / n,
-            tolerance=accuracy,
+            support=support,
+            tolerance=_FINER * tolerance,
+            promise=promise,
             max_evaluations=max_evaluations - evaluations,
         )
-        evaluations += found.evaluations
+        support, evaluations = found.support, evaluations + found.evaluations
         # With m the minimum at t = value, J* >= t + m / g* for the optimal g*, and g* >= beta^2 n / J* >= beta^2 n / t.
         least = found.value - found.gap + beta**2 - value  # m / n
         lower = max(lower, value * (1 + min(least, 0.0) / beta**2))
         new, kept = ratio(found.point)
         if kept > 0 and new < value:
             best, value, constraint = found.point, new, kept
-        if value - lower <= tolerance * value or (accuracy <= tolerance * _FINER and not found.converged):
+        if value - lower <= tolerance * value or evaluations >= max_evaluations:
             break
-        accuracy = max(accuracy * _NEXT_ACCURACY, tolerance * _FINER)
     gap = max(value - lower, 0.0)
     w = features.coefficients(best[:-1])
     point = np.concatenate([w, [best[-1] - features.offset(w), 1.0]]) / constraint
-    return Minimum(point, value, gap, evaluations, converged=gap <= tolerance * value)
+    return Minimum(point, value, gap, evaluations, found.support, converged=gap <= tolerance * value)
 
 
 def _hinge(features: Features, sign: Floats, share: Floats, margin: float) -> Oracle:

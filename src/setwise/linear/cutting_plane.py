@@ -42,7 +42,7 @@ _GOOD = 0.5  # share of the promised gain after which mu may fall
 _FACTOR = 10.0  # most that mu changes in one round
 _NEAR = 1e-5  # promised gain, relative to the value, from which on the active planes are solved for without mu
 _POLISHED = 600  # active planes and nonzero coordinates, up to which that is done
-_STALLED = 4  # rounds in a row without a promise before rounding is taken to have ended the search
+_STALLED = 30  # rounds in a row without a promise before rounding is taken to have ended the search
 _EPSILON = 2.0**-52  # promised gain, relative to the value, that float64 cannot show
 _LOST = 1e-12  # negative promise, relative to the value, from which on the point has lost its digits
 _ROUNDING = 1e-14  # of the plane values, in the subproblem
@@ -57,6 +57,7 @@ class Minimum:
         value: The objective there, penalties included.
         gap: At most so much above the optimum.
         evaluations: How often the loss was evaluated.
+        support: Points whose planes are active at the end; a start for a similar problem.  # shape: (k, d)
         converged: Whether the gap is within the tolerance, or the model promises no gain that float64 can show.
     """
 
@@ -64,6 +65,7 @@ class Minimum:
     value: float
     gap: float
     evaluations: int
+    support: Floats
     converged: bool
 
 
@@ -112,7 +114,9 @@ def minimize(
     l1: ArrayLike = 0.0,
     l2: ArrayLike = 0.0,
     center: ArrayLike | None = None,
+    support: Floats | None = None,
     tolerance: float = 1e-9,
+    promise: float = 0.0,
     max_evaluations: int = 5000,
 ) -> Minimum:
     """Minimize loss(v) + sum_i l1_i |v_i| + (l2_i / 2) (v_i - center_i)^2.
@@ -123,7 +127,9 @@ def minimize(
         l1: Penalty on absolute values, one for all or one per coordinate.
         l2: Penalty on squared distances from the center, likewise.
         center: Of the l2 penalty; 0 by default.
+        support: Points to evaluate the loss at before the first step, such as those of a similar problem.
         tolerance: Largest gap that counts as converged, relative to the value.
+        promise: End, not converged, where the model promises no larger gain than this, relative to the value.
         max_evaluations: At most so many evaluations of the loss.
 
     >>> found = minimize(lambda v: (abs(v[0] - 3), np.sign(v - 3)), np.zeros(1), l1=0.5)
@@ -134,10 +140,13 @@ def minimize(
     vhat = np.array(start, np.float64)
     fhat, slope = loss(vhat)
     Fhat = fhat + penalty(vhat)
-    G, h = slope[None], np.asarray([fhat - slope @ vhat])
-    a, used = np.ones(1), np.zeros(1, np.int64)
-    seen, lower, stalled, exhausted, evaluations = np.abs(vhat), 0.0, 0, False, 1
-    mu = max(float(slope @ slope) / (2 * max(Fhat, 1e-300)), 1e-12)
+    touch, G, h = vhat[None], slope[None], np.asarray([fhat - slope @ vhat])
+    for point in () if support is None else support:
+        f, slope = loss(point)
+        touch, G, h = np.vstack([touch, point]), np.vstack([G, slope]), np.append(h, f - slope @ point)
+    a, used = np.eye(len(h))[0], np.ones(len(h), np.int64)
+    seen, lower, stalled, exhausted, evaluations = np.abs(touch).max(axis=0), 0.0, 0, False, len(h)
+    mu = max(float(G[0] @ G[0]) / (2 * max(Fhat, 1e-300)), 1e-12)
     while True:
         at_center = h + G @ vhat - fhat
         a, v = _subproblem(G, at_center, vhat, penalty, mu, a, _EPSILON / 8 * Fhat)
@@ -150,20 +159,22 @@ def minimize(
             below = fhat + float(share @ at_center) - float(p @ vhat) + penalty.minimum(p, Fhat, 2 * seen + 1)
             lower = max(lower, below)
         gap = max(Fhat - lower, 0.0)
-        if gap <= tolerance * Fhat or evaluations >= max_evaluations or stalled > _STALLED:
-            return Minimum(vhat, Fhat, gap, evaluations, gap <= tolerance * Fhat or (stalled > _STALLED and exhausted))
-        used[a > 0] = evaluations
         models = [_model(G, at_center, vhat, fhat, penalty, point) for point in points]
         v, promised = points[int(np.argmin(models))], Fhat - min(models)
-        if promised <= _EPSILON * Fhat:  # or even negative, by rounding; with a larger mu the point has more digits
-            exhausted = exhausted if stalled else promised >= -_LOST * Fhat
-            mu, stalled = _FACTOR * mu, stalled + 1
+        closed, ended = gap <= tolerance * Fhat, stalled > _STALLED
+        if closed or ended or evaluations >= max_evaluations or 0 < promised <= promise * Fhat:
+            return Minimum(vhat, Fhat, gap, evaluations, touch[a > 0], converged=closed or (ended and exhausted))
+        used[a > 0] = evaluations
+        if promised <= _EPSILON * Fhat:
+            # Either v is so near that float64 shows no gain, or mu so small that v has lost its digits.
+            exhausted = promised >= -_LOST * Fhat
+            mu, stalled = mu / _FACTOR if exhausted else mu * _FACTOR, stalled + 1
             continue
         f, slope = loss(v)
         F, evaluations = f + penalty(v), evaluations + 1
         seen = np.maximum(seen, np.abs(v))
         keep = used >= evaluations - _UNUSED
-        G, h = np.vstack([G[keep], slope]), np.append(h[keep], f - slope @ v)
+        touch, G, h = np.vstack([touch[keep], v]), np.vstack([G[keep], slope]), np.append(h[keep], f - slope @ v)
         a, used = np.append(a[keep], 0.0), np.append(used[keep], evaluations)
         gain = Fhat - F
         between = 2 * mu * (1 - gain / promised)  # the minimum of a parabola through what was found
