@@ -1,0 +1,24 @@
+"""Linear scorers fitted to a measure on the whole set, and the programs in which the scorer is a variable.
+
+>>> from setwise import linear
+>>> X, y = [[0.0, 1.0], [1.0, 0.0], [2.0, 1.0], [3.0, 0.0]], [0, 0, 1, 1]
+>>> linear.fit_auc_hinge(X, y, l1=0.1).point.round(6)  # the lowest positive is one unit above the highest negative
+array([1., 0.])
+"""
+
+from setwise.linear.convex import fit_auc_hinge, fit_f_measure, fit_hinge
+from setwise.linear.cutting_plane import Minimum, minimize
+from setwise.linear.programs import auc_scorer_program, f_scorer_program, svm_scorer_program
+from setwise.linear.squared_hinge import fit_auc_squared_hinge
+
+__all__ = [
+    "Minimum",
+    "auc_scorer_program",
+    "f_scorer_program",
+    "fit_auc_hinge",
+    "fit_auc_squared_hinge",
+    "fit_f_measure",
+    "fit_hinge",
+    "minimize",
+    "svm_scorer_program",
+]

@@ -70,7 +70,7 @@ def fit_auc_hinge(
     >>> fit_auc_hinge([[0.0], [1.0], [2.0]], [0, 0, 1], l1=0.25).value.round(9)
     np.float64(0.25)
     """
-    features, positive, weights = _read(X, y, weight, l1=l1, l2=l2, margin=margin)
+    features, positive, weights = read_problem(X, y, weight, l1=l1, l2=l2, margin=margin)
     terms = (Term(1.0, margin, 1),)
 
     def loss(u: Floats) -> tuple[float, Floats]:
@@ -78,8 +78,8 @@ def fit_auc_hinge(
         return value, features.gradient(slope)
 
     scale = features.scale
-    middle = _vector("center", center, features.columns) * scale
-    first = middle if start is None else _vector("start", start, features.columns) * scale
+    middle = read_vector("center", center, features.columns) * scale
+    first = middle if start is None else read_vector("start", start, features.columns) * scale
     found = minimize(
         loss,
         first,
@@ -122,14 +122,14 @@ def fit_hinge(
     Returns:
         The minimum; its point is (w, c).  # shape: (d + 1,)
     """
-    features, positive, weights = _read(X, y, weight, l1=l1, l2=l2, margin=margin)
+    features, positive, weights = read_problem(X, y, weight, l1=l1, l2=l2, margin=margin)
     share = np.full(len(positive), 1 / len(positive)) if weights is None else weights / weights.sum()
     loss = _hinge(features, np.where(positive, 1.0, -1.0), share, margin)
     scale = features.scale
-    middle = np.append(_vector("center", center, features.columns) * scale, 0.0)
+    middle = np.append(read_vector("center", center, features.columns) * scale, 0.0)
     first = middle
     if start is not None:
-        given = _vector("start", start, features.columns + 1)
+        given = read_vector("start", start, features.columns + 1)
         first = np.append(given[:-1] * scale, given[-1] + features.offset(given[:-1]))
     found = minimize(
         loss,
@@ -168,7 +168,7 @@ def fit_f_measure(
         rows at threshold 0 (with l1 = 0; more so with l1 > 0).  # shape: (d + 2,)
     """
     _checks.in_range("beta", beta, 0, open_low=True, open_high=True)
-    features, positive, _ = _read(X, y, None, l1=l1, l2=0.0, margin=1.0)
+    features, positive, _ = read_problem(X, y, None, l1=l1, l2=0.0, margin=1.0)
     sign = np.where(positive, 1.0, -1.0)
     n = int(positive.sum())
     penalty = np.append(l1 / features.scale, 0.0)
@@ -208,7 +208,7 @@ def fit_f_measure(
 
 
 def _hinge(features: Features, sign: Floats, share: Floats, margin: float) -> Oracle:
-    """sum of share relu(margin - sign (x'u + c)), value and subgradient by (u, c)."""
+    """The sum of share relu(margin - sign (x'u + c)), value and subgradient by (u, c)."""
 
     def loss(v: Floats) -> tuple[float, Floats]:
         missing = margin - sign * (features.scores(v[:-1]) + v[-1])
@@ -218,7 +218,7 @@ def _hinge(features: Features, sign: Floats, share: Floats, margin: float) -> Or
     return loss
 
 
-def _read(
+def read_problem(
     X: Any, y: ArrayLike, weight: ArrayLike | None, *, l1: float, l2: float, margin: float
 ) -> tuple[Features, Any, Floats | None]:
     """Standardized features, which labels are 1, and the weights."""
@@ -230,7 +230,7 @@ def _read(
     return features, positive, weights
 
 
-def _vector(name: str, value: ArrayLike | None, size: int) -> Floats:
+def read_vector(name: str, value: ArrayLike | None, size: int) -> Floats:
     """One finite number for each coefficient; zeros for None."""
     if value is None:
         return np.zeros(size)

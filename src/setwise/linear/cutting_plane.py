@@ -1,13 +1,14 @@
 r"""Proximal bundle method: minimize a convex loss with l1 and l2 penalties to a known gap, by values and subgradients.
 
-The objective is F(v) = f(v) + sum_i l1_i |v_i| + sum_i (l2_i / 2) (v_i - center_i)^2, and f >= 0 is convex, known by value
-and subgradient, as by one sort for the pairwise hinge. Every evaluation gives a plane below f; their maximum is the
-model m <= f. The next point minimizes
+The objective is F(v) = f(v) + sum_i l1_i |v_i| + sum_i (l2_i / 2) (v_i - center_i)^2, and f >= 0 is convex, known by
+value and subgradient, as by one sort for the pairwise hinge. Every evaluation gives a plane below f; their maximum is
+the model m <= f. The next point minimizes
 
     m(v) + sum_i l1_i |v_i| + sum_i (l2_i / 2) (v_i - center_i)^2 + (mu / 2) |v - vhat|^2,
 
-with vhat the point of the last serious step, one that gained at least a tenth of what the model had promised (Kiwiel 1990,
-also for mu; Teo et al. 2010). For the planes G v + h, and with D = l2 + mu and e = (l2 center + mu vhat) / D, its dual is
+with vhat the point of the last serious step, one that gained at least a tenth of what the model had promised (Kiwiel
+1990, also for mu; Teo et al. 2010). For the planes G v + h, and with D = l2 + mu and e = (l2 center + mu vhat) / D, its
+dual is
 
     max over a >= 0, sum a = 1 of  h'a + sum_i min_{v_i} (p_i v_i + l1_i |v_i| + (D_i / 2) (v_i - e_i)^2),   p = G'a,
 
@@ -15,12 +16,14 @@ concave and piecewise quadratic, where v_i is the soft threshold of e_i - p_i / 
 face of the positive a_k and the pattern of nonzero v_i, with an exact line search, end at its maximum: every step is
 uphill, so no face comes twice.
 
-Lower bound. For every such a, F(v) >= h'a + sum_i (p_i v_i + l1_i |v_i| + (l2_i / 2) (v_i - center_i)^2) for all v, to be
-minimized without mu. A coordinate with l2_i > 0 has a closed form. One without is unbounded where |p_i| > l1_i, which the
-excess costs: times F(best) / l1_i for l1_i > 0, since no better point has a larger |v_i| (f >= 0), and times twice the
-largest |v_i| seen, plus 1, for a free one. The latter is the one thing that is assumed and not proved.
+Lower bound. For every such a, F(v) >= h'a + sum_i (p_i v_i + l1_i |v_i| + (l2_i / 2) (v_i - center_i)^2) for all v, to
+be minimized without mu. A coordinate with l2_i > 0 has a closed form. One without is unbounded where |p_i| > l1_i, and
+the excess is charged: times F(best) / l1_i for l1_i > 0, since no better point has a larger |v_i| (f >= 0), and times
+twice the largest |v_i| seen, plus 1, for a free one. The latter is the one thing that is assumed and not proved.
 
-A piecewise linear f has finitely many planes, and the method ends at its optimum, up to rounding.
+Near the end the optimality conditions of the active planes and nonzero coordinates are solved without mu, which gives
+the last digits of point and bound. A piecewise linear f has finitely many planes, and the method ends at its optimum,
+up to rounding. The number of evaluations grows with the coordinates that are not 0, hardly with the rows.
 """
 
 from __future__ import annotations
@@ -191,9 +194,7 @@ def _model(G: Floats, h: Floats, origin: Floats, level: float, penalty: Penalty,
     return level + float((G @ (v - origin) + h).max()) + penalty(v)
 
 
-def _polish(
-    G: Floats, h: Floats, origin: Floats, penalty: Penalty, a: Floats, v: Floats
-) -> tuple[Floats, Floats]:
+def _polish(G: Floats, h: Floats, origin: Floats, penalty: Penalty, a: Floats, v: Floats) -> tuple[Floats, Floats]:
     """Multipliers and point by the optimality conditions without mu, of the same active planes and nonzero coordinates.
 
     With s the signs of v they are l2 (v - center) + l1 s + G'a = 0, G (v - origin) + h = t and sum a = 1, linear in
@@ -300,7 +301,7 @@ def _newton(H: Floats, values: Floats) -> tuple[Floats, float]:
     """The Newton step on a face of the simplex, and its slope: max values's - s'Hs / 2 with sum s = 0."""
     k = len(values)
     # Dependent planes make H singular; with a little on the diagonal the step along them is very long, and cut.
-    H[np.diag_indices(k)] += 1e-13 * max(float(np.trace(H)) / k, 1e-300)
+    H[np.diag_indices(k)] += max(1e-13 * float(np.trace(H)) / k, 1e-20 * float(np.abs(values).max()), 1e-300)
     system = np.zeros((k + 1, k + 1))
     system[:k, :k], system[:k, k], system[k, :k] = H, 1.0, 1.0
     level = values.mean()

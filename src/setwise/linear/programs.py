@@ -1,7 +1,7 @@
 r"""Linear programs in which the scorer is a variable: 1-norm AUC machine, 1-norm SVM, the F-measure of a linear scorer.
 
 The scores are q_k = x_k'w + c with w and c free. All three are written out here, one row for each pair or example, for
-any LP solver and for comparison; :mod:`setwise.linear.cutting_plane` finds the same optimum without writing the pairs.
+any LP solver and for comparison; :mod:`setwise.linear.convex` finds the same optima without writing them out.
 
 - :func:`auc_scorer_program` (Ataman, Street and Zhang 2006): variables (w+, w-, z), z_ij for each pair,
 
@@ -126,15 +126,15 @@ def f_scorer_program(X: Tensor, y: Tensor, *, beta: float = 1.0, l1: float = 0.0
     return LinearProgram(cost, torch.cat(rows), X.new_zeros(2 * n + m), total, X.new_ones(1), lower=lower)
 
 
-def _read(
-    X: Tensor, y: Tensor, weight: Tensor | None, *, l1: float, margin: float
-) -> tuple[Tensor, Tensor]:
+def _read(X: Tensor, y: Tensor, weight: Tensor | None, *, l1: float, margin: float) -> tuple[Tensor, Tensor]:
     """Which labels are 1, and the weights."""
     _checks.is_floating("X", X)
     if X.ndim != 2:
         raise InputError(f"Expected `X` to be of shape (n, d), but got {tuple(X.shape)}.")
     if y.shape != X.shape[:1]:
-        raise InputError(f"Expected `y` to hold one label for each of {len(X)} rows, but its shape is {tuple(y.shape)}.")
+        raise InputError(
+            f"Expected `y` to hold one label for each of {len(X)} rows, but its shape is {tuple(y.shape)}."
+        )
     _checks.all_finite("X", X)
     _checks.all_binary("y", y)
     _checks.in_range("l1", l1, 0, open_high=True)
@@ -145,6 +145,10 @@ def _read(
     if weight is None:
         return positive, torch.ones_like(X[:, 0])
     if weight.shape != y.shape:
-        raise InputError(f"Expected `weight` to have the shape of `y`, {tuple(y.shape)}, but got {tuple(weight.shape)}.")
+        raise InputError(
+            f"Expected `weight` to have the shape of `y`, {tuple(y.shape)}, but got {tuple(weight.shape)}."
+        )
     _checks.all_non_negative("weight", weight)
+    if not (weight[positive].any() and weight[~positive].any()):
+        raise InputError("Expected `weight` to be positive somewhere in both classes, but it is 0 in one.")
     return positive, weight.to(X.dtype)
