@@ -1,7 +1,7 @@
 """Linear scorers fitted to a measure on the whole set, and the programs in which the scorer is a variable.
 
 >>> from setwise import linear
->>> X, y = [[0.0, 1.0], [1.0, 0.0], [2.0, 1.0], [3.0, 0.0]], [0, 0, 1, 1]
+>>> X, y = [[0.0, 1.0], [1.0, 3.0], [2.0, 1.0], [3.0, 2.0]], [0, 0, 1, 1]
 >>> linear.fit_auc_hinge(X, y, l1=0.1).point.round(6)  # the lowest positive is one unit above the highest negative
 array([1., 0.])
 """

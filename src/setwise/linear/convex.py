@@ -67,8 +67,8 @@ def fit_auc_hinge(
     Returns:
         The minimum; its point is w.  # shape: (d,)
 
-    >>> fit_auc_hinge([[0.0], [1.0], [2.0]], [0, 0, 1], l1=0.25).value.round(9)
-    np.float64(0.25)
+    >>> fit_auc_hinge([[0.0], [1.0], [2.0]], [0, 0, 1], l1=0.25).point.round(9)
+    array([1.])
     """
     features, positive, weights = read_problem(X, y, weight, l1=l1, l2=l2, margin=margin)
     terms = (Term(1.0, margin, 1),)
@@ -188,7 +188,7 @@ def fit_f_measure(
             best,
             l1=penalty / n,
             support=support,
-            tolerance=_FINER * tolerance,
+            tolerance=_FINER * tolerance * beta**2 / max(value - beta**2, _FINER * tolerance * beta**2),
             promise=promise,
             max_evaluations=max_evaluations - evaluations,
         )

@@ -46,7 +46,7 @@ _FACTOR = 10.0  # most that mu changes in one round
 _NEAR = 1e-5  # promised gain, relative to the value, from which on the active planes are solved for without mu
 _POLISHED = 600  # active planes and nonzero coordinates, up to which that is done
 _STALLED = 30  # rounds in a row without a promise before rounding is taken to have ended the search
-_EPSILON = 2.0**-52  # promised gain, relative to the value, that float64 cannot show
+_EPSILON = 2.0**-52  # of float64
 _LOST = 1e-12  # negative promise, relative to the value, from which on the point has lost its digits
 _ROUNDING = 1e-14  # of the plane values, in the subproblem
 
@@ -135,7 +135,7 @@ def minimize(
         promise: End, not converged, where the model promises no larger gain than this, relative to the value.
         max_evaluations: At most so many evaluations of the loss.
 
-    >>> found = minimize(lambda v: (abs(v[0] - 3), np.sign(v - 3)), np.zeros(1), l1=0.5)
+    >>> found = minimize(lambda v: (float(abs(v[0] - 3)), np.sign(v - 3)), np.zeros(1), l1=0.5)
     >>> found.point.round(9), round(found.value, 9)
     (array([3.]), 1.5)
     """
@@ -149,10 +149,13 @@ def minimize(
         touch, G, h = np.vstack([touch, point]), np.vstack([G, slope]), np.append(h, f - slope @ point)
     a, used = np.eye(len(h))[0], np.ones(len(h), np.int64)
     seen, lower, stalled, exhausted, evaluations = np.abs(touch).max(axis=0), 0.0, 0, False, len(h)
-    mu = max(float(G[0] @ G[0]) / (2 * max(Fhat, 1e-300)), 1e-12)
+    size = max(Fhat, abs(float(h[0])), 1e-300)
+    mu = max(float(G[0] @ G[0]) / (2 * size), 1e-12)
     while True:
         at_center = h + G @ vhat - fhat
-        a, v = _subproblem(G, at_center, vhat, penalty, mu, a, _EPSILON / 8 * Fhat)
+        # A plane's value is the sum of its height at 0 and what v adds to it: its digits are those of the larger one.
+        noise = _EPSILON * max(size, float(a @ np.abs(h)))
+        a, v = _subproblem(G, at_center, vhat, penalty, mu, a, noise / 8)
         shares, points = [a], [v]
         if Fhat - _model(G, at_center, vhat, fhat, penalty, v) <= _NEAR * Fhat:
             share, point = _polish(G, at_center, vhat, penalty, a, v)
@@ -164,11 +167,11 @@ def minimize(
         gap = max(Fhat - lower, 0.0)
         models = [_model(G, at_center, vhat, fhat, penalty, point) for point in points]
         v, promised = points[int(np.argmin(models))], Fhat - min(models)
-        closed, ended = gap <= tolerance * Fhat, stalled > _STALLED
+        closed, ended = gap <= max(tolerance * Fhat, noise), stalled > _STALLED
         if closed or ended or evaluations >= max_evaluations or 0 < promised <= promise * Fhat:
             return Minimum(vhat, Fhat, gap, evaluations, touch[a > 0], converged=closed or (ended and exhausted))
         used[a > 0] = evaluations
-        if promised <= _EPSILON * Fhat:
+        if promised <= noise:
             # Either v is so near that float64 shows no gain, or mu so small that v has lost its digits.
             exhausted = promised >= -_LOST * Fhat
             mu, stalled = mu / _FACTOR if exhausted else mu * _FACTOR, stalled + 1
