@@ -1,6 +1,6 @@
 """CPU seconds of linear scorers on the AUC hinge beside scikit-learn's ``LogisticRegression``, dense and sparse.
 
-    python benchmarks/linear_speed.py [--quick] [--file benchmarks/results/linear_speed.json]
+    python benchmarks/linear_speed.py [--quick] [--file FILE]
 
 Dense: 100,000 x 100 normal features, 20 % positives by a noisy linear score. Sparse: 50,000 x 20,000, about 60 words
 per row drawn by Zipf's law, TF-IDF with rows of length 1. Both on one thread, medians of three runs, one line each:
@@ -11,6 +11,7 @@ times the seconds of logistic regression are allowed on the dense data, and 10 t
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import statistics
 import sys
@@ -77,7 +78,7 @@ def measure(name: str, X: Any, y: Any) -> list[dict[str, Any]]:
     rows = [shared | {"method": "LogisticRegression()", "seconds": base, "steps": int(model.n_iter_[0])}]
     for fit in (fit_auc_hinge, fit_auc_squared_hinge):
         for l2 in L2:
-            taken, found = seconds(lambda fit=fit, l2=l2: fit(X, y, l2=l2))
+            taken, found = seconds(functools.partial(fit, X, y, l2=l2))
             rows.append(
                 shared
                 | {

@@ -21,6 +21,7 @@ from setwise.linear import (
     fit_hinge,
     svm_scorer_program,
 )
+from setwise.linear.convex import _PairPlane
 from support.highs import highs_solve
 from support.linear_problems import KINDS, draw, pairs, tensor
 
@@ -174,6 +175,21 @@ def test_many_rows_need_few_evaluations() -> None:
         assert found.converged
         assert found.evaluations <= 150
     assert fit_auc_squared_hinge(X, y, l2=1e-3).evaluations <= 15
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("digits", [2, 17])
+def test_plane_by_the_order_of_float32_is_below_the_hinge_and_touches_it(*, weighted: bool, digits: int) -> None:
+    rng = np.random.default_rng(0)
+    positive = rng.random(6000) < 0.2
+    weight = rng.random(6000) * (rng.random(6000) < 0.5) if weighted else None
+    scores, other = (rng.standard_normal(6000).round(digits) + shift for shift in (100.0, 100.3))
+    plane = _PairPlane(positive, weight, 1.0)
+    value, slope = plane(scores)
+    assert value == pytest.approx(plane.exact(scores)[0], rel=1e-11)
+    assert value + slope @ (other - scores) <= plane.exact(other)[0]
+    near = scores + 1e-3 * rng.standard_normal(6000)
+    assert value + slope @ (near - scores) <= plane.exact(near)[0]
 
 
 @pytest.mark.parametrize("fit", [fit_auc_hinge, fit_hinge, fit_auc_squared_hinge])

@@ -2,8 +2,8 @@
 
 >>> from setwise import linear
 >>> X, y = [[0.0, 1.0], [1.0, 3.0], [2.0, 1.0], [3.0, 2.0]], [0, 0, 1, 1]
->>> linear.fit_auc_hinge(X, y, l1=0.1).point.round(6)  # the lowest positive is one unit above the highest negative
-array([1., 0.])
+>>> linear.fit_auc_hinge(X, y, l1=0.1).point.round(6)
+array([ 0.5 , -0.25])
 """
 
 from setwise.linear.convex import fit_auc_hinge, fit_f_measure, fit_hinge

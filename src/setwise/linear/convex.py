@@ -25,15 +25,19 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from setwise import _checks
+from setwise.kernels.keys import order_numpy
 from setwise.kernels.pairwise import Term, evaluate_numpy
 from setwise.linear.cutting_plane import Minimum, Oracle, minimize
 from setwise.linear.features import Features, Floats, read_labels
 
 _PROMISES = (1e-2, 1e-3, 1e-4, 1e-6)  # where the first machines end: t is far off at first
 _LAST = 5  # machines at most that are solved to the end
+_MANY = 5000  # rows from which on the order of float32 serves
+_WIDE = 32.0  # margins, within which float32 has digits enough for the order of the scores
+_EPSILON = 1e-15  # of the value: rounding
 _FINER = 0.1  # of the tolerance, for the last machine
 
 
@@ -71,10 +75,10 @@ def fit_auc_hinge(
     array([1.])
     """
     features, positive, weights = read_problem(X, y, weight, l1=l1, l2=l2, margin=margin)
-    terms = (Term(1.0, margin, 1),)
+    plane = _PairPlane(positive, weights, margin)
 
     def loss(u: Floats) -> tuple[float, Floats]:
-        value, slope, _ = evaluate_numpy(features.scores(u), positive, weights, terms, scale=None)
+        value, slope = plane(features.scores(u))
         return value, features.gradient(slope)
 
     scale = features.scale
@@ -89,7 +93,45 @@ def fit_auc_hinge(
         tolerance=tolerance,
         max_evaluations=max_evaluations,
     )
-    return replace(found, point=features.coefficients(found.point))
+    # The value is that of the exact order, which is at most a few units in the last digits higher.
+    more = plane.exact(features.scores(found.point))[0] - loss(found.point)[0]
+    more = more if abs(more) > _EPSILON * found.value else 0.0
+    point = features.coefficients(found.point)
+    return replace(found, point=point, value=found.value + more, gap=max(found.gap + more, 0.0))
+
+
+class _PairPlane:
+    """A plane below the mean hinge of the pairs, at the value of the hinge at the scores given.
+
+    The plane counts the pairs that miss the margin. Counting others instead gives a plane that is still below the
+    hinge, since z <= relu(z) and 0 <= relu(z), and lower at the scores by what those pairs miss or exceed. So among
+    many scores the order may be that of float32, which sorts several times faster: pairs within 1e-6 of the kink are
+    about a millionth of all, and change the value by 1e-12.
+    """
+
+    def __init__(self, positive: NDArray[np.bool_], weight: Floats | None, margin: float) -> None:
+        self.positive, self.weight, self.margin = positive, weight, margin
+        w = np.ones(len(positive)) if weight is None else weight
+        up, down = np.where(positive, w, 0.0), np.where(positive, 0.0, w)
+        self.up, self.down = up / up.sum(), down / down.sum()
+
+    def __call__(self, scores: Floats) -> tuple[float, Floats]:
+        """Value and slope by the scores."""
+        middle = scores - scores.mean()
+        largest = float(np.abs(middle).max())
+        if len(scores) < _MANY or not largest <= _WIDE * self.margin:
+            return self.exact(scores)
+        index, label = order_numpy(middle.astype(np.float32), self.positive, self.margin, largest=largest)
+        below, above = np.cumsum(self.up[index]), np.cumsum(self.down[index][::-1])[::-1]
+        slope = np.empty(len(scores))
+        slope[index] = np.where(label, -above, below)
+        slope *= self.up + self.down
+        return float(slope @ middle) - self.margin * float(slope[self.positive].sum()), slope
+
+    def exact(self, scores: Floats) -> tuple[float, Floats]:
+        """The same by the order of float64."""
+        value, slope, _ = evaluate_numpy(scores, self.positive, self.weight, (Term(1.0, self.margin, 1),), scale=None)
+        return value, slope
 
 
 def fit_hinge(

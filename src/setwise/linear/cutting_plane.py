@@ -44,10 +44,11 @@ _SERIOUS = 0.1  # share of the promised gain that moves the center
 _GOOD = 0.5  # share of the promised gain after which mu may fall
 _FACTOR = 10.0  # most that mu changes in one round
 _NEAR = 1e-5  # promised gain, relative to the value, from which on the active planes are solved for without mu
+_CORRECTION = 10.0  # times the step of the subproblem, up to which the point that comes of it is tried
 _POLISHED = 600  # active planes and nonzero coordinates, up to which that is done
 _STALLED = 30  # rounds in a row without a promise before rounding is taken to have ended the search
 _EPSILON = 2.0**-52  # of float64
-_LOST = 1e-12  # negative promise, relative to the value, from which on the point has lost its digits
+_LOST = 1e-10  # negative promise, relative to the value, from which on the point has lost its digits
 _ROUNDING = 1e-14  # of the plane values, in the subproblem
 
 
@@ -141,12 +142,12 @@ def minimize(
     """
     penalty = Penalty.of(len(start), l1, l2, center)
     vhat = np.array(start, np.float64)
-    fhat, slope = loss(vhat)
+    touch = vhat[None] if support is None else np.vstack([vhat, support])
+    found = [loss(point) for point in touch]
+    G = np.stack([slope for _, slope in found])
+    h = np.asarray([value for value, _ in found]) - (G * touch).sum(axis=1)
+    fhat = found[0][0]
     Fhat = fhat + penalty(vhat)
-    touch, G, h = vhat[None], slope[None], np.asarray([fhat - slope @ vhat])
-    for point in () if support is None else support:
-        f, slope = loss(point)
-        touch, G, h = np.vstack([touch, point]), np.vstack([G, slope]), np.append(h, f - slope @ point)
     a, used = np.eye(len(h))[0], np.ones(len(h), np.int64)
     seen, lower, stalled, exhausted, evaluations = np.abs(touch).max(axis=0), 0.0, 0, False, len(h)
     size = max(Fhat, abs(float(h[0])), 1e-300)
@@ -159,7 +160,9 @@ def minimize(
         shares, points = [a], [v]
         if Fhat - _model(G, at_center, vhat, fhat, penalty, v) <= _NEAR * Fhat:
             share, point = _polish(G, at_center, vhat, penalty, a, v)
-            shares, points = [a, share], [v, point]
+            shares.append(share)
+            if np.abs(point - vhat).max() <= _CORRECTION * np.abs(v - vhat).max():
+                points.append(point)
         for share in shares:
             p = share @ G
             below = fhat + float(share @ at_center) - float(p @ vhat) + penalty.minimum(p, Fhat, 2 * seen + 1)
