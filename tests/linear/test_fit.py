@@ -16,7 +16,19 @@ from setwise.linear.continuation import hard_value, smoothed
 from setwise.measures import parse
 
 MEASURES = (
-    *("auc", "ap", "f1", "fbeta(2)", "iou", "accuracy", "balanced_accuracy", "mcc", "kappa", "g_mean", "tversky(0.3,0.7)"),
+    *(
+        "auc",
+        "ap",
+        "f1",
+        "fbeta(2)",
+        "iou",
+        "accuracy",
+        "balanced_accuracy",
+        "mcc",
+        "kappa",
+        "g_mean",
+        "tversky(0.3,0.7)",
+    ),
     *("precision@recall>=0.8", "recall@precision>=0.6", "tpr@fpr<=0.1", "fpr@tpr>=0.9", "precision@k=30"),
     *("pauc(0.2)", "pauc@fpr<=0.3,tpr>=0.5", "auc(10)", "ap(10)", "precision", "recall"),
 )
@@ -116,7 +128,9 @@ def test_the_smoothed_measure_tends_to_the_measure(name: str) -> None:
     if measure.at_threshold:
         scores = scores - 0.3
         target = -float(measure.metric(scores, Y[:300], threshold=0.0))  # type: ignore[call-arg]
-    losses = [float(smoothed(measure, Y[:300].astype(np.int64), None, h)(torch.from_numpy(scores))) for h in (1.0, 1e-5)]
+    losses = [
+        float(smoothed(measure, Y[:300].astype(np.int64), None, h)(torch.from_numpy(scores))) for h in (1.0, 1e-5)
+    ]
     scale = losses[1] - 1 if not name.startswith("pauc") else losses[1]
     if not name.startswith("pauc"):
         assert scale == pytest.approx(target, abs=1e-3)

@@ -10,14 +10,17 @@ F-measure (Ravi et al. 2019, Observation 1). With n positives and scores q_k = x
     J* = min beta^2 n eps + sum_j relu(eps + q_j) + l1 |w|_1   s.t.  g = sum_i min(eps, q_i) >= 1,
 
 where j runs over the negatives and i over the positives: tau_i <= min(eps, q_i) may be lowered until sum tau = 1, and
-n eps >= g >= 1 makes eps positive. Objective J and constraint g are positively homogeneous, so at the optimum, by Euler,
-the multiplier is J* itself, and J + rho relu(1 - g) has the same minimum for every rho >= J*, such as J at w = 0,
-c = eps = 1 / n. A point with g > 0 divided by g is feasible.
+n eps >= g >= 1 makes eps positive. Objective and constraint are positively homogeneous, so eps = 1 may be set and their
+ratio minimized (Dinkelbach 1967): J* is the root in t of
+
+    0 = min over (w, c) of beta^2 n + sum_j relu(1 + q_j) + l1 |w|_1 - t (n - sum_i relu(1 - q_i)),
+
+a 1-norm machine in which positives weigh t: the F-measure program is a hinge with the right class weight. The next t is
+the ratio at the minimum; it falls to J*, faster than linearly.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -25,11 +28,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from setwise import _checks
+from setwise.kernels.keys import order_numpy
 from setwise.kernels.pairwise import Term, evaluate_numpy
-from setwise.linear.cutting_plane import Minimum, minimize
+from setwise.linear.cutting_plane import Minimum, Oracle, minimize
 from setwise.linear.features import Features, Floats, read_labels
 
-_STEEPER = 2.0  # times the bound on the multiplier: so that the penalty's minimum is feasible, not only its value right
+_PROMISES = (1e-2, 1e-3, 1e-4, 1e-6)  # where the first machines end: t is far off at first
+_LAST = 5  # machines at most that are solved to the end
+_MANY = 5000  # rows from which on the order of float32 serves
+_WIDE = 32.0  # margins, within which float32 has digits enough for the order of the scores
+_EPSILON = 1e-15  # of the value: rounding
+_FINER = 0.1  # of the tolerance, for the last machine
 
 
 def fit_auc_hinge(
@@ -62,36 +71,72 @@ def fit_auc_hinge(
     Returns:
         The minimum; its point is w.  # shape: (d,)
 
-    >>> fit_auc_hinge([[0.0], [1.0], [2.0]], [0, 0, 1], l1=0.25).value.round(9)
-    np.float64(0.25)
+    >>> fit_auc_hinge([[0.0], [1.0], [2.0]], [0, 0, 1], l1=0.25).point.round(9)
+    array([1.])
     """
-    features, positive, weights = _read(X, y, weight, l1=l1, l2=l2, margin=margin)
+    features, positive, weights = read_problem(X, y, weight, l1=l1, l2=l2, margin=margin)
     scale = features.scale
-    middle = _vector("center", center, features.columns) * scale
-    first = middle if start is None else _vector("start", start, features.columns) * scale
-    found = minimize(
-        auc_hinge(features, positive, weights, margin),
-        first,
-        l1=l1 / scale,
-        l2=l2 / scale**2,
-        center=middle,
-        tolerance=tolerance,
-        max_evaluations=max_evaluations,
-    )
+    middle = read_vector("center", center, features.columns) * scale
+    first = middle if start is None else read_vector("start", start, features.columns) * scale
+    penalties = {"l1": l1 / scale, "l2": l2 / scale**2, "center": middle}
+    settings = {"tolerance": tolerance, "max_evaluations": max_evaluations}
+    found = minimize_auc_hinge(features, PairPlane(positive, weights, margin), first, **penalties, **settings)
     return replace(found, point=features.coefficients(found.point))
 
 
-def auc_hinge(
-    features: Features, positive: NDArray[np.bool_], weights: Floats | None, margin: float = 1.0
-) -> Callable[[Floats], tuple[float, Floats]]:
-    """Value and gradient of the pairwise hinge, by one sort, as a function of standardized coefficients."""
-    terms = (Term(1.0, margin, 1),)
+def minimize_auc_hinge(features: Features, plane: PairPlane, start: Floats, **settings: Any) -> Minimum:
+    """The minimum in the coefficients of standardized columns.
+
+    Args:
+        features: Standardized.
+        plane: The hinge of the pairs.
+        start: Where to begin.  # shape: (d,)
+        **settings: Of :func:`setwise.linear.cutting_plane.minimize`.
+    """
 
     def loss(u: Floats) -> tuple[float, Floats]:
-        value, slope, _ = evaluate_numpy(features.scores(u), positive, weights, terms, scale=None)
+        value, slope = plane(features.scores(u))
         return value, features.gradient(slope)
 
-    return loss
+    found = minimize(loss, start, **settings)
+    # The value is that of the exact order, which is at most a few units in the last digits higher.
+    more = plane.exact(features.scores(found.point))[0] - loss(found.point)[0]
+    more = more if abs(more) > _EPSILON * found.value else 0.0
+    return replace(found, value=found.value + more, gap=max(found.gap + more, 0.0))
+
+
+class PairPlane:
+    """A plane below the mean hinge of the pairs, at the value of the hinge at the scores given.
+
+    The plane counts the pairs that miss the margin. Counting others instead gives a plane that is still below the
+    hinge, since z <= relu(z) and 0 <= relu(z), and lower at the scores by what those pairs miss or exceed. So among
+    many scores the order may be that of float32, which sorts several times faster: pairs within 1e-6 of the kink are
+    about a millionth of all, and change the value by 1e-12.
+    """
+
+    def __init__(self, positive: NDArray[np.bool_], weight: Floats | None, margin: float) -> None:
+        self.positive, self.weight, self.margin = positive, weight, margin
+        w = np.ones(len(positive)) if weight is None else weight
+        up, down = np.where(positive, w, 0.0), np.where(positive, 0.0, w)
+        self.up, self.down = up / up.sum(), down / down.sum()
+
+    def __call__(self, scores: Floats) -> tuple[float, Floats]:
+        """Value and slope by the scores."""
+        middle = scores - scores.mean()
+        largest = float(np.abs(middle).max())
+        if len(scores) < _MANY or not largest <= _WIDE * self.margin:
+            return self.exact(scores)
+        index, label = order_numpy(middle.astype(np.float32), self.positive, self.margin, largest=largest)
+        below, above = np.cumsum(self.up[index]), np.cumsum(self.down[index][::-1])[::-1]
+        slope = np.empty(len(scores))
+        slope[index] = np.where(label, -above, below)
+        slope *= self.up + self.down
+        return float(slope @ middle) - self.margin * float(slope[self.positive].sum()), slope
+
+    def exact(self, scores: Floats) -> tuple[float, Floats]:
+        """The same by the order of float64."""
+        value, slope, _ = evaluate_numpy(scores, self.positive, self.weight, (Term(1.0, self.margin, 1),), scale=None)
+        return value, slope
 
 
 def fit_hinge(
@@ -124,20 +169,14 @@ def fit_hinge(
     Returns:
         The minimum; its point is (w, c).  # shape: (d + 1,)
     """
-    features, positive, weights = _read(X, y, weight, l1=l1, l2=l2, margin=margin)
+    features, positive, weights = read_problem(X, y, weight, l1=l1, l2=l2, margin=margin)
     share = np.full(len(positive), 1 / len(positive)) if weights is None else weights / weights.sum()
-    sign = np.where(positive, 1.0, -1.0)
-
-    def loss(v: Floats) -> tuple[float, Floats]:
-        missing = margin - sign * (features.scores(v[:-1]) + v[-1])
-        slope = np.where(missing > 0, -sign * share, 0.0)
-        return float(share @ np.maximum(missing, 0.0)), np.append(features.gradient(slope), slope.sum())
-
+    loss = _hinge(features, np.where(positive, 1.0, -1.0), share, margin)
     scale = features.scale
-    middle = np.append(_vector("center", center, features.columns) * scale, 0.0)
+    middle = np.append(read_vector("center", center, features.columns) * scale, 0.0)
     first = middle
     if start is not None:
-        given = _vector("start", start, features.columns + 1)
+        given = read_vector("start", start, features.columns + 1)
         first = np.append(given[:-1] * scale, given[-1] + features.offset(given[:-1]))
     found = minimize(
         loss,
@@ -176,44 +215,57 @@ def fit_f_measure(
         rows at threshold 0 (with l1 = 0; more so with l1 > 0).  # shape: (d + 2,)
     """
     _checks.in_range("beta", beta, 0, open_low=True, open_high=True)
-    features, positive, _ = _read(X, y, None, l1=l1, l2=0.0, margin=1.0)
+    features, positive, _ = read_problem(X, y, None, l1=l1, l2=0.0, margin=1.0)
+    sign = np.where(positive, 1.0, -1.0)
     n = int(positive.sum())
-    m = len(positive) - n
-    # The solver's variables are n times the program's, whose scores are of size 1 / n.
-    rho = _STEEPER * (beta**2 + 2 * m / n)
+    penalty = np.append(l1 / features.scale, 0.0)
 
-    def parts(v: Floats) -> tuple[float, float, Floats, Floats]:
-        """J without l1, g, and the derivatives of both by the scores, then by eps."""
-        eps, scores = v[-1], features.scores(v[:-2]) + v[-2]
-        up = np.where(~positive & (scores + eps > 0), 1 / n, 0.0)
-        kept = np.where(positive & (scores < eps), 1 / n, 0.0)
-        objective = beta**2 * eps + float(up @ (scores + eps))
-        constraint = float(kept @ scores) + eps * (1 - float(kept.sum()))
-        slopes = np.append(up, beta**2 + up.sum()), np.append(kept, 1 - kept.sum())
-        return objective, constraint, *slopes
+    def ratio(v: Floats) -> tuple[float, float]:
+        """Objective over constraint at eps = 1, and the constraint."""
+        missing = np.maximum(1 - sign * (features.scores(v[:-1]) + v[-1]), 0.0)
+        constraint = n - float(missing[positive].sum())
+        return (beta**2 * n + float(missing[~positive].sum()) + float(penalty @ np.abs(v))) / constraint, constraint
+
+    best = np.append(np.zeros(features.columns), 1.0)
+    value, constraint = ratio(best)
+    lower, evaluations, support = 0.0, 0, None
+    for promise in (*_PROMISES, *(0.0,) * _LAST):
+        found = minimize(
+            _hinge(features, sign, np.where(positive, value, 1.0) / n, 1.0),
+            best,
+            l1=penalty / n,
+            support=support,
+            tolerance=_FINER * tolerance * beta**2 / max(value - beta**2, _FINER * tolerance * beta**2),
+            promise=promise,
+            max_evaluations=max_evaluations - evaluations,
+        )
+        support, evaluations = found.support, evaluations + found.evaluations
+        # With m the minimum at t = value, J* >= t + m / g* for the optimal g*, and g* >= beta^2 n / J* >= beta^2 n / t.
+        least = found.value - found.gap + beta**2 - value  # m / n
+        lower = max(lower, value * (1 + min(least, 0.0) / beta**2))
+        new, kept = ratio(found.point)
+        if kept > 0 and new < value:
+            best, value, constraint = found.point, new, kept
+        if value - lower <= tolerance * value or evaluations >= max_evaluations:
+            break
+    gap = max(value - lower, 0.0)
+    w = features.coefficients(best[:-1])
+    point = np.concatenate([w, [best[-1] - features.offset(w), 1.0]]) / constraint
+    return Minimum(point, value, gap, evaluations, found.support, converged=gap <= tolerance * value)
+
+
+def _hinge(features: Features, sign: Floats, share: Floats, margin: float) -> Oracle:
+    """The sum of share relu(margin - sign (x'u + c)), value and subgradient by (u, c)."""
 
     def loss(v: Floats) -> tuple[float, Floats]:
-        objective, constraint, slope, inner = parts(v)
-        if constraint < 1:
-            objective, slope = objective + rho * (1 - constraint), slope - rho * inner
-        return objective, np.concatenate([features.gradient(slope[:-1]), [slope[:-1].sum(), slope[-1]]])
+        missing = margin - sign * (features.scores(v[:-1]) + v[-1])
+        slope = np.where(missing > 0, -sign * share, 0.0)
+        return float(share @ np.maximum(missing, 0.0)), np.append(features.gradient(slope), slope.sum())
 
-    scale = features.scale
-    penalty = np.append(l1 / scale / n, [0.0, 0.0])
-    first = np.append(np.zeros(features.columns), [1.0, 1.0])
-    found = minimize(loss, first, l1=penalty, tolerance=tolerance, max_evaluations=max_evaluations)
-    lower = found.value - found.gap
-    v = found.point
-    objective, constraint, *_ = parts(v)
-    value = (objective + float(penalty @ np.abs(v))) / constraint
-    gap = max(value - lower, 0.0)
-    v = v / constraint / n
-    w = features.coefficients(v[:-2])
-    point = np.concatenate([w, [v[-2] - features.offset(w), v[-1]]])
-    return replace(found, point=point, value=value, gap=gap, converged=gap <= tolerance * value)
+    return loss
 
 
-def _read(
+def read_problem(
     X: Any, y: ArrayLike, weight: ArrayLike | None, *, l1: float, l2: float, margin: float
 ) -> tuple[Features, Any, Floats | None]:
     """Standardized features, which labels are 1, and the weights."""
@@ -225,7 +277,7 @@ def _read(
     return features, positive, weights
 
 
-def _vector(name: str, value: ArrayLike | None, size: int) -> Floats:
+def read_vector(name: str, value: ArrayLike | None, size: int) -> Floats:
     """One finite number for each coefficient; zeros for None."""
     if value is None:
         return np.zeros(size)

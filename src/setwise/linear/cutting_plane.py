@@ -1,13 +1,14 @@
 r"""Proximal bundle method: minimize a convex loss with l1 and l2 penalties to a known gap, by values and subgradients.
 
-The objective is F(v) = f(v) + sum_i l1_i |v_i| + sum_i (l2_i / 2) (v_i - center_i)^2, and f >= 0 is convex, known by value
-and subgradient, as by one sort for the pairwise hinge. Every evaluation gives a plane below f; their maximum is the
-model m <= f. The next point minimizes
+The objective is F(v) = f(v) + sum_i l1_i |v_i| + sum_i (l2_i / 2) (v_i - center_i)^2, and f >= 0 is convex, known by
+value and subgradient, as by one sort for the pairwise hinge. Every evaluation gives a plane below f; their maximum is
+the model m <= f. The next point minimizes
 
     m(v) + sum_i l1_i |v_i| + sum_i (l2_i / 2) (v_i - center_i)^2 + (mu / 2) |v - vhat|^2,
 
-with vhat the point of the last serious step, one that gained at least a tenth of what the model had promised (Kiwiel 1990,
-also for mu; Teo et al. 2010). For the planes G v + h, and with D = l2 + mu and e = (l2 center + mu vhat) / D, its dual is
+with vhat the point of the last serious step, one that gained at least a tenth of what the model had promised (Kiwiel
+1990, also for mu; Teo et al. 2010). For the planes G v + h, and with D = l2 + mu and e = (l2 center + mu vhat) / D, its
+dual is
 
     max over a >= 0, sum a = 1 of  h'a + sum_i min_{v_i} (p_i v_i + l1_i |v_i| + (D_i / 2) (v_i - e_i)^2),   p = G'a,
 
@@ -15,12 +16,14 @@ concave and piecewise quadratic, where v_i is the soft threshold of e_i - p_i / 
 face of the positive a_k and the pattern of nonzero v_i, with an exact line search, end at its maximum: every step is
 uphill, so no face comes twice.
 
-Lower bound. For every such a, F(v) >= h'a + sum_i (p_i v_i + l1_i |v_i| + (l2_i / 2) (v_i - center_i)^2) for all v, to be
-minimized without mu. A coordinate with l2_i > 0 has a closed form. One without is unbounded where |p_i| > l1_i, which the
-excess costs: times F(best) / l1_i for l1_i > 0, since no better point has a larger |v_i| (f >= 0), and times twice the
-largest |v_i| seen, plus 1, for a free one. The latter is the one thing that is assumed and not proved.
+Lower bound. For every such a, F(v) >= h'a + sum_i (p_i v_i + l1_i |v_i| + (l2_i / 2) (v_i - center_i)^2) for all v, to
+be minimized without mu. A coordinate with l2_i > 0 has a closed form. One without is unbounded where |p_i| > l1_i, and
+the excess is charged: times F(best) / l1_i for l1_i > 0, since no better point has a larger |v_i| (f >= 0), and times
+twice the largest |v_i| seen, plus 1, for a free one. The latter is the one thing that is assumed and not proved.
 
-A piecewise linear f has finitely many planes, and the method ends at its optimum, up to rounding.
+Near the end the optimality conditions of the active planes and nonzero coordinates are solved without mu, which gives
+the last digits of point and bound. A piecewise linear f has finitely many planes, and the method ends at its optimum,
+up to rounding. The number of evaluations grows with the coordinates that are not 0, hardly with the rows.
 """
 
 from __future__ import annotations
@@ -41,8 +44,11 @@ _SERIOUS = 0.1  # share of the promised gain that moves the center
 _GOOD = 0.5  # share of the promised gain after which mu may fall
 _FACTOR = 10.0  # most that mu changes in one round
 _NEAR = 1e-5  # promised gain, relative to the value, from which on the active planes are solved for without mu
+_CORRECTION = 10.0  # times the step of the subproblem, up to which the point that comes of it is tried
 _POLISHED = 600  # active planes and nonzero coordinates, up to which that is done
-_STALLED = 8  # rounds in a row without a promise before rounding is taken to have ended the search
+_STALLED = 30  # rounds in a row without a promise before rounding is taken to have ended the search
+_EPSILON = 2.0**-52  # of float64
+_LOST = 1e-10  # negative promise, relative to the value, from which on the point has lost its digits
 _ROUNDING = 1e-14  # of the plane values, in the subproblem
 
 
@@ -55,13 +61,15 @@ class Minimum:
         value: The objective there, penalties included.
         gap: At most so much above the optimum.
         evaluations: How often the loss was evaluated.
-        converged: Whether the gap is within the tolerance.
+        support: Points whose planes are active at the end; a start for a similar problem.  # shape: (k, d)
+        converged: Whether the gap is within the tolerance, or the model promises no gain that float64 can show.
     """
 
     point: Floats
     value: float
     gap: float
     evaluations: int
+    support: Floats
     converged: bool
 
 
@@ -110,7 +118,9 @@ def minimize(
     l1: ArrayLike = 0.0,
     l2: ArrayLike = 0.0,
     center: ArrayLike | None = None,
+    support: Floats | None = None,
     tolerance: float = 1e-9,
+    promise: float = 0.0,
     max_evaluations: int = 5000,
 ) -> Minimum:
     """Minimize loss(v) + sum_i l1_i |v_i| + (l2_i / 2) (v_i - center_i)^2.
@@ -121,46 +131,59 @@ def minimize(
         l1: Penalty on absolute values, one for all or one per coordinate.
         l2: Penalty on squared distances from the center, likewise.
         center: Of the l2 penalty; 0 by default.
+        support: Points to evaluate the loss at before the first step, such as those of a similar problem.
         tolerance: Largest gap that counts as converged, relative to the value.
+        promise: End, not converged, where the model promises no larger gain than this, relative to the value.
         max_evaluations: At most so many evaluations of the loss.
 
-    >>> found = minimize(lambda v: (abs(v[0] - 3), np.sign(v - 3)), np.zeros(1), l1=0.5)
+    >>> found = minimize(lambda v: (float(abs(v[0] - 3)), np.sign(v - 3)), np.zeros(1), l1=0.5)
     >>> found.point.round(9), round(found.value, 9)
     (array([3.]), 1.5)
     """
     penalty = Penalty.of(len(start), l1, l2, center)
     vhat = np.array(start, np.float64)
-    fhat, slope = loss(vhat)
+    touch = vhat[None] if support is None else np.vstack([vhat, support])
+    found = [loss(point) for point in touch]
+    G = np.stack([slope for _, slope in found])
+    h = np.asarray([value for value, _ in found]) - (G * touch).sum(axis=1)
+    fhat = found[0][0]
     Fhat = fhat + penalty(vhat)
-    G, h = slope[None], np.asarray([fhat - slope @ vhat])
-    a, used = np.ones(1), np.zeros(1, np.int64)
-    seen, lower, stalled, evaluations = np.abs(vhat), 0.0, 0, 1
-    mu = max(float(slope @ slope) / (2 * max(Fhat, 1e-300)), 1e-12)
+    a, used = np.eye(len(h))[0], np.ones(len(h), np.int64)
+    seen, lower, stalled, exhausted, evaluations = np.abs(touch).max(axis=0), 0.0, 0, False, len(h)
+    size = max(Fhat, abs(float(h[0])), 1e-300)
+    mu = max(float(G[0] @ G[0]) / (2 * size), 1e-12)
     while True:
         at_center = h + G @ vhat - fhat
-        a, v = _subproblem(G, at_center, vhat, penalty, mu, a)
+        # A plane's value is the sum of its height at 0 and what v adds to it: its digits are those of the larger one.
+        noise = _EPSILON * max(size, float(a @ np.abs(h)))
+        a, v = _subproblem(G, at_center, vhat, penalty, mu, a, noise / 8)
         shares, points = [a], [v]
         if Fhat - _model(G, at_center, vhat, fhat, penalty, v) <= _NEAR * Fhat:
             share, point = _polish(G, at_center, vhat, penalty, a, v)
-            shares, points = [a, share], [v, point]
+            shares.append(share)
+            if np.abs(point - vhat).max() <= _CORRECTION * np.abs(v - vhat).max():
+                points.append(point)
         for share in shares:
             p = share @ G
             below = fhat + float(share @ at_center) - float(p @ vhat) + penalty.minimum(p, Fhat, 2 * seen + 1)
             lower = max(lower, below)
         gap = max(Fhat - lower, 0.0)
-        if gap <= tolerance * Fhat or evaluations >= max_evaluations or stalled > _STALLED:
-            return Minimum(vhat, Fhat, gap, evaluations, converged=gap <= tolerance * Fhat)
-        used[a > 0] = evaluations
         models = [_model(G, at_center, vhat, fhat, penalty, point) for point in points]
         v, promised = points[int(np.argmin(models))], Fhat - min(models)
-        if promised <= 0:  # rounding; with a larger mu the point has more digits
-            mu, stalled = _FACTOR * mu, stalled + 1
+        closed, ended = gap <= max(tolerance * Fhat, noise), stalled > _STALLED
+        if closed or ended or evaluations >= max_evaluations or 0 < promised <= promise * Fhat:
+            return Minimum(vhat, Fhat, gap, evaluations, touch[a > 0], converged=closed or (ended and exhausted))
+        used[a > 0] = evaluations
+        if promised <= noise:
+            # Either v is so near that float64 shows no gain, or mu so small that v has lost its digits.
+            exhausted = promised >= -_LOST * Fhat
+            mu, stalled = mu / _FACTOR if exhausted else mu * _FACTOR, stalled + 1
             continue
         f, slope = loss(v)
         F, evaluations = f + penalty(v), evaluations + 1
         seen = np.maximum(seen, np.abs(v))
         keep = used >= evaluations - _UNUSED
-        G, h = np.vstack([G[keep], slope]), np.append(h[keep], f - slope @ v)
+        touch, G, h = np.vstack([touch[keep], v]), np.vstack([G[keep], slope]), np.append(h[keep], f - slope @ v)
         a, used = np.append(a[keep], 0.0), np.append(used[keep], evaluations)
         gain = Fhat - F
         between = 2 * mu * (1 - gain / promised)  # the minimum of a parabola through what was found
@@ -207,7 +230,9 @@ def _polish(G: Floats, h: Floats, origin: Floats, penalty: Penalty, a: Floats, v
     return share / share.sum(), point
 
 
-def _subproblem(G: Floats, h: Floats, origin: Floats, penalty: Penalty, mu: float, a: Floats) -> tuple[Floats, Floats]:
+def _subproblem(
+    G: Floats, h: Floats, origin: Floats, penalty: Penalty, mu: float, a: Floats, noise: float
+) -> tuple[Floats, Floats]:
     """The minimum of max_k (G (v - origin) + h)_k + penalty + (mu / 2) |v - origin|^2.
 
     Args:
@@ -217,6 +242,7 @@ def _subproblem(G: Floats, h: Floats, origin: Floats, penalty: Penalty, mu: floa
         penalty: Of the objective.
         mu: Weight of the proximal term.
         a: A first guess on the simplex.  # shape: (k,)
+        noise: Gains of the dual below it do not count.
 
     Returns:
         The multipliers of the planes, and the point.
@@ -225,14 +251,15 @@ def _subproblem(G: Floats, h: Floats, origin: Floats, penalty: Penalty, mu: floa
     e, threshold = (penalty.l2 * penalty.center + mu * origin) / D, penalty.l1 / D
     a = a.copy()
     inside = a > 0
+    gram = _Gram(G, D)
     entered = -1
     for _ in range(20 * len(a) + 200):
         p = a @ G
         v = _soft(e - p / D, threshold)
         values = G @ (v - origin) + h
         index = np.flatnonzero(inside)
-        step, gain = _newton(G[index][:, v != 0], D[v != 0], values[index])
-        scale = _ROUNDING * max(float(np.abs(values[index]).max()), float(np.abs(h[index]).max()))
+        step, gain = _newton(gram(index, v != 0), values[index])
+        scale = max(_ROUNDING * float(max(np.abs(values[index]).max(), np.abs(h[index]).max())), noise)
         if gain <= scale:
             k = int(values.argmax())
             if inside[k] or values[k] - a @ values <= scale or entered == k:
@@ -256,12 +283,31 @@ def _subproblem(G: Floats, h: Floats, origin: Floats, penalty: Penalty, mu: floa
     return a, v
 
 
-def _newton(G: Floats, D: Floats, values: Floats) -> tuple[Floats, float]:
-    """The Newton step on a face of the simplex, and its slope: max values's - s'Hs / 2, sum s = 0, H = G D^-1 G'."""
+class _Gram:
+    """Entries of G D^-1 G' over the nonzero coordinates, computed as they are asked for."""
+
+    def __init__(self, G: Floats, D: Floats) -> None:
+        self.G, self.D = G, D
+        self.pattern = np.zeros(0, bool)
+        self.entries, self.known = np.empty((len(G), len(G))), np.zeros(len(G), bool)
+
+    def __call__(self, index: NDArray[np.int64], pattern: NDArray[np.bool_]) -> Floats:
+        """Rows and columns of some planes."""
+        if not np.array_equal(pattern, self.pattern):
+            self.pattern, self.known[:] = pattern, False
+            self.part = self.G if pattern.all() else self.G[:, pattern]
+        new = index[~self.known[index]]
+        if len(new):
+            self.entries[new] = (self.part[new] / self.D[pattern]) @ self.part.T
+            self.known[new] = True
+        return self.entries[np.ix_(index, index)]
+
+
+def _newton(H: Floats, values: Floats) -> tuple[Floats, float]:
+    """The Newton step on a face of the simplex, and its slope: max values's - s'Hs / 2 with sum s = 0."""
     k = len(values)
-    H = (G / D) @ G.T
     # Dependent planes make H singular; with a little on the diagonal the step along them is very long, and cut.
-    H[np.diag_indices(k)] += 1e-13 * max(float(np.trace(H)) / k, 1e-300)
+    H[np.diag_indices(k)] += max(1e-13 * float(np.trace(H)) / k, 1e-20 * float(np.abs(values).max()), 1e-300)
     system = np.zeros((k + 1, k + 1))
     system[:k, :k], system[:k, k], system[k, :k] = H, 1.0, 1.0
     level = values.mean()

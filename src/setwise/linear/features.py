@@ -1,10 +1,10 @@
 """Standardized features: columns of mean 0 and deviation 1 for a solver, and the way back to the user's coefficients.
 
 With m and s the means and deviations of the columns, x'w + c = ((x - m) / s)'u + (c + m'w) with u = s w, so a penalty
-l1 |w_i| is (l1 / s_i) |u_i|, and one of (l2 / 2) w_i^2 is (l2 / s_i^2 / 2) u_i^2: the problem is the same, and its solver
-sees columns of one size. Dense columns are standardized in one copy in float64, so that a large common offset costs no
-digits. Sparse ones (anything with ``multiply``, ``@`` and ``T``, as SciPy's) stay as they are and are divided by the root
-mean square of their entries as they are multiplied.
+l1 |w_i| is (l1 / s_i) |u_i|, and one of (l2 / 2) w_i^2 is (l2 / s_i^2 / 2) u_i^2: the problem is the same, and its
+solver sees columns of one size. Dense columns are standardized in one copy in float64, so that a large common offset
+costs no digits. Sparse ones (anything with ``multiply``, ``@`` and ``T``, as SciPy's) stay as they are and are divided
+by the root mean square of their entries as they are multiplied.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Features:
         return found / self.scale if self.sparse else found
 
     def coefficients(self, u: Floats) -> Floats:
-        """W of u."""
+        """The user's coefficients."""
         return u / self.scale
 
     def offset(self, w: Floats) -> Any:

@@ -34,8 +34,7 @@ from numpy.typing import ArrayLike, NDArray
 from setwise import _checks, metrics
 from setwise._checks import InputError
 from setwise.linear.continuation import WIDTHS, Labelled, Penalty, follow, hard_value
-from setwise.linear.convex import auc_hinge
-from setwise.linear.cutting_plane import minimize
+from setwise.linear.convex import PairPlane, minimize_auc_hinge
 from setwise.linear.features import Features, Floats
 from setwise.linear.logistic import fit_logistic, fit_softmax
 from setwise.measures import Measure, parse
@@ -128,8 +127,9 @@ def fit_linear(
     rows = Labelled(features, labels, weights)
     if chosen.name == "auc" and surrogate != "ramp":
         begin = penalty.center if start is None else features.scale * _coefficients("start", start, shape)
-        found = minimize(
-            auc_hinge(features, labels == 1, weights),
+        found = minimize_auc_hinge(
+            features,
+            PairPlane(labels == 1, weights, 1.0),
             begin,
             l1=penalty.l1,
             l2=penalty.l2,

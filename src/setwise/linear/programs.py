@@ -1,7 +1,7 @@
 r"""Linear programs in which the scorer is a variable: 1-norm AUC machine, 1-norm SVM, the F-measure of a linear scorer.
 
 The scores are q_k = x_k'w + c with w and c free. All three are written out here, one row for each pair or example, for
-any LP solver and for comparison; :mod:`setwise.linear.cutting_plane` finds the same optimum without writing the pairs.
+any LP solver and for comparison; :mod:`setwise.linear.convex` finds the same optima without writing them out.
 
 - :func:`auc_scorer_program` (Ataman, Street and Zhang 2006): variables (w+, w-, z), z_ij for each pair,
 
@@ -149,4 +149,6 @@ def _read(X: Tensor, y: Tensor, weight: Tensor | None, *, l1: float, margin: flo
             f"Expected `weight` to have the shape of `y`, {tuple(y.shape)}, but got {tuple(weight.shape)}."
         )
     _checks.all_non_negative("weight", weight)
+    if not (weight[positive].any() and weight[~positive].any()):
+        raise InputError("Expected `weight` to be positive somewhere in both classes, but it is 0 in one.")
     return positive, weight.to(X.dtype)
