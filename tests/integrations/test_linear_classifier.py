@@ -127,7 +127,7 @@ def test_sparse_input_and_weights() -> None:
     ("settings", "message"),
     [
         ({"measure": "f1[macro]"}, "`measure` to be one for two classes"),
-        ({"measure": "f11"}, "Did you mean"),
+        ({"measure": "f11"}, "`measure` to be one of"),
         ({"folds": 1}, "`folds`"),
         ({"repeats": 0}, "`repeats`"),
         ({"threshold": 0.5}, "`threshold`"),

@@ -30,7 +30,7 @@ MEASURES = (
         "tversky(0.3,0.7)",
     ),
     *("precision@recall>=0.8", "recall@precision>=0.6", "tpr@fpr<=0.1", "fpr@tpr>=0.9", "precision@k=30"),
-    *("pauc(0.2)", "pauc@fpr<=0.3,tpr>=0.5", "auc(10)", "ap(10)", "precision", "recall"),
+    *("pauc(0.2)", "pauc@fpr<=0.3,tpr>=0.5", "auc(10)", "ap(10)", "precision", "recall", "tversky(0.3,0.7)"),
 )
 
 

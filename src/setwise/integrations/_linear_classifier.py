@@ -32,7 +32,7 @@ class MeasureLinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
     was done and what it is expected to gain. The result stays a linear model: ``coef_`` and ``intercept_``.
 
     Out-of-fold scores choose the threshold and calibrate the probabilities. Dense columns are standardized inside;
-    sparse ones are divided by their root mean square. Equal rows are joined, so that a weight of k is k copies.
+    sparse ones, such as TF-IDF, are taken as they are. Equal rows are joined, so that a weight of k is k copies.
 
     Args:
         measure: Its name, as :func:`setwise.parse` takes it; one for two classes.

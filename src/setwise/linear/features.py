@@ -38,18 +38,21 @@ class Features:
     sparse: bool
 
     @classmethod
-    def of(cls, X: Any) -> Features:
+    def of(cls, X: Any, *, as_given: bool = False) -> Features:
         """Standardize.
 
         Args:
             X: Dense or sparse features.  # shape: (n, d)
+            as_given: Leave sparse columns undivided.
         """
         if hasattr(X, "multiply"):
             if X.dtype != np.float64:
                 X = X.astype(np.float64)
             square = np.asarray(X.multiply(X).sum(axis=0), np.float64).ravel() / X.shape[0]
             _checks.all_finite("X", square)
-            return cls(X, np.zeros(X.shape[1]), _usable(np.sqrt(square)), sparse=True)
+            return cls(
+                X, np.zeros(X.shape[1]), np.ones(X.shape[1]) if as_given else _usable(np.sqrt(square)), sparse=True
+            )
         given = _checks.to_numpy("X", X)
         if given.ndim != 2:
             raise InputError(f"Expected `X` to be of shape (n, d), but got {given.shape}.")

@@ -2,7 +2,7 @@ r"""Model selection by repeated cross-validation: leave logistic regression for 
 
 1. The start: of logistic regressions with several penalties, plain and balanced, the one with the best measure.
 2. Candidates: from the start of each training part towards the measure (:mod:`setwise.linear.continuation`), held to
-   the start by (strength / 2) |u - start|^2, the start's scores brought to standard deviation 1.
+   the start u0 by (strength / 2) |u - u0|^2 / |u0|^2, the start's scores brought to standard deviation 1.
 3. The differences to the start, one for each held-out fold. Training parts overlap, so their mean has the variance
    (1 / J + 1 / (K - 1)) s^2 for J differences of K folds (Nadeau and Bengio 2003), which is more than s^2 / J.
 4. The candidate with the largest mean difference is taken where that is above one standard error, else the start.
@@ -143,8 +143,13 @@ class Rows:
         return Rows(self.x[which], self.y[which], self.weight[which], self.equal)
 
     def labelled(self) -> Labelled:
-        """With standardized columns."""
-        return Labelled(Features.of(self.x), self.y, None if self.equal else self.weight)
+        """With standardized columns; sparse ones as they are, since those of rare words would grow large."""
+        return Labelled(Features.of(self.x, as_given=hasattr(self.x, "multiply")), self.y, self.weights)
+
+    @property
+    def weights(self) -> Floats | None:
+        """None where they are equal."""
+        return None if self.equal else self.weight
 
     def both(self) -> bool:
         """Whether both classes are there."""
@@ -180,7 +185,7 @@ def select(
         labelled = train.labelled()
         path = logistic_path(labelled, train.weight, settings)
         scores = [LinearScore.of(labelled.features, u)(test.x) for u in path]
-        found[k] = [hard_value(measure, s, test.y, None if test.equal else test.weight) for s in scores]
+        found[k] = [hard_value(measure, s, test.y, test.weights) for s in scores]
         starts.append(path)
     best = int(found.mean(axis=0).argmax())
     gains = np.empty((len(parts), len(strengths)))
@@ -188,7 +193,7 @@ def select(
         labelled = train.labelled()
         for j, strength in enumerate(strengths):
             score = towards(labelled, measure, starts[k][best], strength)
-            value = hard_value(measure, score(test.x), test.y, None if test.equal else test.weight)
+            value = hard_value(measure, score(test.x), test.y, test.weights)
             gains[k, j] = value - found[k, best]
     folds = len(held[0])
     error = gains.std(axis=0, ddof=1) * np.sqrt(1 / len(parts) + 1 / max(folds - 1, 1))
@@ -237,7 +242,7 @@ def towards(rows: Labelled, measure: Measure, start: Floats, strength: float) ->
     level = -_threshold(measure, scores / spread, rows)
     few = rows.y.sum() if rows.weight is None else min(rows.y.sum(), rows.weight[rows.y == 1].sum())
     widths = (*_WIDTHS, 0.25) if few >= _NARROW else _WIDTHS
-    path = follow(rows, measure, (u, level), Penalty(l2=strength, center=u), widths)
+    path = follow(rows, measure, (u, level), Penalty(l2=strength / float(u @ u), center=u), widths)
     return LinearScore.of(rows.features, path.points[path.chosen][0])
 
 

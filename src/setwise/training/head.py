@@ -180,7 +180,7 @@ class _Scorer:
         scores = features.scores(features.scale * self.coef)
         spread = float(scores.std()) or 1.0
         u, level = features.scale * self.coef / spread, (self.intercept + features.offset(self.coef)) / spread
-        path = follow(rows, measure, (u, level), Penalty(l2=strength, center=u))
+        path = follow(rows, measure, (u, level), Penalty(l2=strength / max(float((u**2).sum()), 1e-300), center=u))
         new, new_level = path.points[path.chosen]
         if not measure.at_threshold:
             new_level = level  # ranks say nothing about it
