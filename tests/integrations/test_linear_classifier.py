@@ -71,16 +71,16 @@ def test_it_leaves_logistic_regression_where_that_pays_and_says_so() -> None:
 
 
 def test_it_stays_where_logistic_regression_is_right() -> None:
-    rng = np.random.default_rng(3)
+    rng = np.random.default_rng(1)
     x = rng.normal(size=(400, 3))
     y = (rng.random(400) < 1 / (1 + np.exp(1 - 2 * x[:, 0]))).astype(int)
-    model = MeasureLinearClassifier("auc", repeats=1).fit(x, y)
+    model = MeasureLinearClassifier("ap", repeats=2).fit(x, y)
     assert model.selection_.strength is None
     assert model.selection_.gain == 0
     assert model.selection_.message.startswith("Kept logistic regression")
-    plain = MeasureLinearClassifier("auc", strengths=(), repeats=1).fit(x, y)
+    plain = MeasureLinearClassifier("ap", strengths=(), repeats=2).fit(x, y)
     assert np.array_equal(model.coef_, plain.coef_)
-    assert "too few rows" in plain.selection_.message or "Kept" in plain.selection_.message
+    assert plain.selection_.message.endswith("nothing else was tried.")
 
 
 def test_the_model_is_linear_and_its_faces_agree() -> None:
@@ -127,7 +127,7 @@ def test_sparse_input_and_weights() -> None:
     ("settings", "message"),
     [
         ({"measure": "f1[macro]"}, "`measure` to be one for two classes"),
-        ({"measure": "f11"}, "`measure` to be one of"),
+        ({"measure": "auk"}, "Did you mean 'auc'"),
         ({"folds": 1}, "`folds`"),
         ({"repeats": 0}, "`repeats`"),
         ({"threshold": 0.5}, "`threshold`"),

@@ -56,7 +56,7 @@ class MeasureLinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         intercept_: Such that ``decision_function`` is above 0 where the second class is predicted.  # shape: (1,)
         selection_: What cross-validation decided (:class:`setwise.linear.LinearSelection`); ``selection_.message``.
         choice_: The :class:`~setwise.metrics.ThresholdChoice`, where the threshold was chosen for decisions.
-        threshold_: On the score of the positive class, which has mean 0 and standard deviation 1 on the training rows.
+        threshold_: On the score of the positive class, which has the size of logistic regression's logits.
         calibration_: The map from this score to probabilities.
         classes_: The two classes, sorted.
         n_features_in_: Columns of ``X``.
@@ -134,19 +134,22 @@ class MeasureLinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         if repeats is None:
             repeats = next((count for most, count in _REPEATS if len(rows.y) <= most), 1)
         held = [held_out_folds(rows.y, self.folds, random) for _ in range(repeats)]
-        self.selection_ = select(rows, measure, held, strengths=self.strengths, cs=self.Cs)
+        self.selection_, self._unseen = select(rows, measure, held, strengths=self.strengths, cs=self.Cs)
+        self._score = fit_selected(rows, measure, self.selection_)
+        if self.confidence is not None:
+            self._average_folds(rows, measure, held[0])
+        self._unseen = np.where(np.isnan(self._unseen), self._score(rows.x), self._unseen)
+
+    def _average_folds(self, rows: Rows, measure: Measure, held: NDArray[np.bool_]) -> None:
+        """The mean of the folds' models in place of the model of all rows; each scores the rows that it left out."""
         scores: list[LinearScore] = []
-        self._unseen = np.full(len(rows.y), np.nan)
-        for mask in held[0]:
+        for mask in held:
             if mask.any() and (train := rows.take(~mask)).both():
                 scores.append(fit_selected(train, measure, self.selection_))
                 self._unseen[mask] = scores[-1](rows.x[mask])
-        whole = fit_selected(rows, measure, self.selection_)
-        self._unseen = np.where(np.isnan(self._unseen), whole(rows.x), self._unseen)
-        if self.confidence is not None and scores:
+        if scores:
             coef = np.mean([score.coef for score in scores], axis=0)
-            whole = LinearScore(coef, float(np.mean([score.intercept for score in scores])))
-        self._score = whole
+            self._score = LinearScore(coef, float(np.mean([score.intercept for score in scores])))
 
     def _decide(self, rows: Rows, measure: Measure, *, copies: bool) -> Self:
         """Probabilities and threshold."""

@@ -3,22 +3,25 @@ r"""Model selection by repeated cross-validation: leave logistic regression for 
 1. The start: of logistic regressions with several penalties, plain and balanced, the one with the best measure.
 2. Candidates: from the start of each training part towards the measure (:mod:`setwise.linear.continuation`), held to
    the start u0 by (strength / 2) |u - u0|^2 / |u0|^2, the start's scores brought to standard deviation 1.
-3. The differences to the start, one for each held-out fold. Training parts overlap, so their mean has the variance
-   (1 / J + 1 / (K - 1)) s^2 for J differences of K folds (Nadeau and Bengio 2003), which is more than s^2 / J.
-4. The candidate with the largest mean difference is taken where that is above one standard error, else the start.
+3. The measure of the out-of-fold scores of all rows, its difference to the start's, the mean over the repeats; and the
+   standard error of this mean, by a bootstrap of the rows.
+4. The candidate with the largest difference is taken where that is above one standard error, else the start.
+
+A candidate's scores get the mean and the deviation of the start's on the training rows, so that scores of several
+folds may be compared with each other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from setwise import metrics
-from setwise.linear.continuation import Labelled, Penalty, follow, hard_value
+from setwise.linear.continuation import WIDTHS, Labelled, Penalty, follow, hard_value
 from setwise.linear.features import Features, Floats
 from setwise.linear.logistic import fit_logistic
 from setwise.measures import Measure
@@ -26,7 +29,10 @@ from setwise.measures import Measure
 STRENGTHS = (1.0, 0.1, 0.01)
 CS = (1e-3, 1e-2, 1e-1, 1.0, 10.0)
 _NARROW = 500  # positives from which on the steps are smoothed less
-_WIDTHS = (2.0, 1.0, 0.5)
+_RESAMPLES = 50
+
+Start = tuple[Floats, float]
+"""Coefficients of standardized columns, and the intercept."""
 
 
 @dataclass(frozen=True)
@@ -51,13 +57,11 @@ class Candidate:
 
     Attributes:
         strength: Of the pull to the start.
-        gain: Mean difference of the measure to the start's, more being better.
-        standard_error: Of this mean, with the correction for overlapping training parts.
+        gain: Difference of the measure to the start's, more being better, the mean over the repeats.
     """
 
     strength: float
     gain: float
-    standard_error: float
 
 
 @dataclass(frozen=True)
@@ -68,8 +72,8 @@ class LinearSelection:
         start: The logistic regression.
         strength: Of the pull to the start in the fit to the measure; None where the start is kept.
         gain: What the fit is expected to gain over the start; 0 where the start is kept.
-        standard_error: Of the gain.
-        measured: The measure of the start, the mean over the held-out folds.
+        standard_error: Of the gain of the best candidate.
+        measured: The measure of the start on out-of-fold scores.
         candidates: All that were tried.
         folds: In each repeat.
         repeats: How many.
@@ -89,11 +93,12 @@ class LinearSelection:
         """One sentence."""
         if self.strength is None:
             if not self.candidates:
-                return f"Kept {self.start}: too few rows to compare."
+                why = "too few rows to compare" if np.isnan(self.measured) else "nothing else was tried"
+                return f"Kept {self.start}: {why}."
             best = max(self.candidates, key=lambda candidate: candidate.gain)
             return (
                 f"Kept {self.start}: fitting the measure gained {best.gain:+.4f} in cross-validation, "
-                f"not more than its standard error of {best.standard_error:.4f}."
+                f"not more than its standard error of {self.standard_error:.4f}."
             )
         return (
             f"Left {self.start} for a fit to the measure, which gained {self.gain:+.4f} in cross-validation "
@@ -103,18 +108,16 @@ class LinearSelection:
 
 @dataclass(frozen=True)
 class LinearScore:
-    """A linear score with mean 0 and standard deviation 1 over the rows it was fitted to."""
+    """A linear score of the columns as given."""
 
     coef: Floats
     intercept: float
 
     @classmethod
-    def of(cls, features: Features, u: Floats) -> LinearScore:
+    def of(cls, features: Features, u: Floats, intercept: float) -> LinearScore:
         """From coefficients of standardized columns."""
-        scores = features.scores(u)
-        spread = float(scores.std()) or 1.0
-        coef = features.coefficients(u) / spread
-        return cls(coef, -float(scores.mean()) / spread - float(features.offset(coef)))
+        coef = features.coefficients(u)
+        return cls(coef, intercept - float(features.offset(coef)))
 
     def __call__(self, X: Any) -> Floats:
         """Scores of rows."""
@@ -153,7 +156,7 @@ class Rows:
 
     def both(self) -> bool:
         """Whether both classes are there."""
-        return bool(self.y.min() < self.y.max())
+        return bool(self.y.min(initial=1) < self.y.max(initial=0))
 
 
 def select(
@@ -163,7 +166,7 @@ def select(
     *,
     strengths: Sequence[float] = STRENGTHS,
     cs: Sequence[float] = CS,
-) -> LinearSelection:
+) -> tuple[LinearSelection, Floats]:
     """Choose the start, and whether to leave it.
 
     Args:
@@ -172,84 +175,135 @@ def select(
         held: Masks of held-out folds, one array for each repeat.  # shape of each: (folds, n)
         strengths: Of the pull to the start.
         cs: Inverse penalties of logistic regression.
+
+    Returns:
+        What was decided, and out-of-fold scores of what was chosen, the mean over the repeats; NaN where no fit has
+        left the row out.  # shape: (n,)
     """
     settings = [Setting(c, balanced) for balanced in (False, True) for c in cs]
-    parts = [(rows.take(~mask), rows.take(mask)) for repeat in held for mask in repeat if mask.any()]
-    parts = [(train, test) for train, test in parts if train.both() and test.both()]
-    if len(parts) < 2:
-        middle = settings[len(cs) // 2 + 1] if len(cs) > 1 else settings[0]
-        return LinearSelection(middle, None, 0.0, 0.0, np.nan, (), len(held[0]), len(held))
-    starts = []
-    found = np.empty((len(parts), len(settings)))
-    for k, (train, test) in enumerate(parts):
-        labelled = train.labelled()
-        path = logistic_path(labelled, train.weight, settings)
-        scores = [LinearScore.of(labelled.features, u)(test.x) for u in path]
-        found[k] = [hard_value(measure, s, test.y, test.weights) for s in scores]
-        starts.append(path)
-    best = int(found.mean(axis=0).argmax())
-    gains = np.empty((len(parts), len(strengths)))
-    for k, (train, test) in enumerate(parts):
-        labelled = train.labelled()
+    counts = (len(held[0]), len(held))
+    starts, scores = _start_scores(rows, held, settings)
+    seen = rows.take(known := ~np.isnan(scores).any(axis=(0, 1)))
+    if not seen.both():
+        middle = LinearSelection(settings[len(cs) // 2], None, 0.0, np.nan, np.nan, (), *counts)
+        return middle, scores[:, len(cs) // 2].mean(axis=0)
+
+    def value(found: Floats) -> float:
+        """The mean over the repeats."""
+        return float(np.mean([hard_value(measure, one[known], seen.y, seen.weights) for one in found]))
+
+    values = [value(scores[:, j]) for j in range(len(settings))]
+    best = int(np.argmax(values))
+    kept = LinearSelection(
+        settings[best], None, 0.0, np.nan, values[best] * (-1.0 if measure.minimize else 1.0), (), *counts
+    )
+    if not len(strengths):
+        return kept, scores[:, best].mean(axis=0)
+    moved = _moved_scores(rows, measure, held, {place: path[best] for place, path in starts.items()}, strengths)
+    gains = [value(each) - values[best] for each in moved]
+    top = int(np.argmax(gains))
+    error = _bootstrap_error(measure, seen, scores[:, best][:, known], moved[top][:, known])
+    tried = tuple(Candidate(float(strength), gain) for strength, gain in zip(strengths, gains, strict=True))
+    kept = replace(kept, candidates=tried, standard_error=error)
+    if not gains[top] > error:
+        return kept, scores[:, best].mean(axis=0)
+    return replace(kept, strength=tried[top].strength, gain=gains[top]), moved[top].mean(axis=0)
+
+
+def _start_scores(
+    rows: Rows, held: Sequence[NDArray[np.bool_]], settings: Sequence[Setting]
+) -> tuple[dict[tuple[int, int], list[Start]], Floats]:
+    """The logistic regressions of each repeat and fold, and out-of-fold scores.
+
+    Returns:
+        The fits by repeat and fold, and the scores, NaN where no fit has left the row out.  # shape: (R, settings, n)
+    """
+    fits: dict[tuple[int, int], list[Start]] = {}
+    scores = np.full((len(held), len(settings), len(rows.y)), np.nan)
+    for r, masks in enumerate(held):
+        for k, mask in enumerate(masks):
+            if mask.any() and (train := rows.take(~mask)).both():
+                part = train.labelled()
+                fits[r, k] = logistic_path(part, train.weight, settings)
+                for j, start in enumerate(fits[r, k]):
+                    scores[r, j, mask] = LinearScore.of(part.features, *start)(rows.x[mask])
+    return fits, scores
+
+
+def _moved_scores(
+    rows: Rows,
+    measure: Measure,
+    held: Sequence[NDArray[np.bool_]],
+    starts: dict[tuple[int, int], Start],
+    strengths: Sequence[float],
+) -> Floats:
+    """Out-of-fold scores of fits to the measure, (strengths, R, n)."""
+    scores = np.full((len(strengths), len(held), len(rows.y)), np.nan)
+    for (r, k), start in starts.items():
+        mask = held[r][k]
+        part = rows.take(~mask).labelled()
         for j, strength in enumerate(strengths):
-            score = towards(labelled, measure, starts[k][best], strength)
-            value = hard_value(measure, score(test.x), test.y, test.weights)
-            gains[k, j] = value - found[k, best]
-    folds = len(held[0])
-    error = gains.std(axis=0, ddof=1) * np.sqrt(1 / len(parts) + 1 / max(folds - 1, 1))
-    tried = tuple(
-        Candidate(strength, float(gain), float(e))
-        for strength, gain, e in zip(strengths, gains.mean(axis=0), error, strict=True)
-    )
-    top = max(tried, key=lambda candidate: candidate.gain, default=None)
-    measured = float(found[:, best].mean()) * (-1.0 if measure.minimize else 1.0)
-    if top is None or not top.gain > top.standard_error:
-        return LinearSelection(settings[best], None, 0.0, 0.0, measured, tried, folds, len(held))
-    return LinearSelection(
-        settings[best], top.strength, top.gain, top.standard_error, measured, tried, folds, len(held)
-    )
+            scores[j, r, mask] = towards(part, measure, start, strength)(rows.x[mask])
+    return scores
+
+
+def _bootstrap_error(measure: Measure, rows: Rows, before: Floats, after: Floats) -> float:
+    """Standard error of the mean difference over the repeats, rows being drawn again."""
+    rng = np.random.default_rng(0)
+    found = []
+    for _ in range(_RESAMPLES):
+        drawn = rng.integers(len(rows.y), size=len(rows.y))
+        y, weight = rows.y[drawn], None if rows.equal else rows.weight[drawn]
+        if y.min() < y.max():
+            pairs = zip(before[:, drawn], after[:, drawn], strict=True)
+            found.append(
+                np.mean([hard_value(measure, b, y, weight) - hard_value(measure, a, y, weight) for a, b in pairs])
+            )
+    return float(np.std(found, ddof=1)) if len(found) > 1 else float("inf")
 
 
 def fit_selected(rows: Rows, measure: Measure, selection: LinearSelection) -> LinearScore:
     """The fit that was selected, to these rows."""
-    labelled = rows.labelled()
-    (start,) = logistic_path(labelled, rows.weight, [selection.start])
+    part = rows.labelled()
+    (start,) = logistic_path(part, rows.weight, [selection.start])
     if selection.strength is None:
-        return LinearScore.of(labelled.features, start)
-    return towards(labelled, measure, start, selection.strength)
+        return LinearScore.of(part.features, *start)
+    return towards(part, measure, start, selection.strength)
 
 
-def logistic_path(rows: Labelled, weight: Floats, settings: Sequence[Setting]) -> list[Floats]:
-    """Coefficients of each logistic regression, one beginning where the one before it ended."""
-    found: list[Floats] = []
-    last: tuple[Floats, float] | None = None
+def logistic_path(rows: Labelled, weight: Floats, settings: Sequence[Setting]) -> list[Start]:
+    """Coefficients and intercept of each logistic regression, one beginning where the one before it ended."""
+    found: list[Start] = []
     total = weight.sum()
     share = np.array([weight[rows.y == label].sum() for label in (0, 1)])
     for setting in settings:
         used = weight * (total / (2 * share[rows.y])) if setting.balanced else weight
-        last = fit_logistic(rows.features, rows.y, used, l2=1 / (setting.C * total), start=last)
-        found.append(last[0])
+        start = found[-1] if found else None
+        found.append(fit_logistic(rows.features, rows.y, used, l2=1 / (setting.C * total), start=start))
     return found
 
 
-def towards(rows: Labelled, measure: Measure, start: Floats, strength: float) -> LinearScore:
-    """From a start towards the measure."""
-    scores = rows.features.scores(start)
+def towards(rows: Labelled, measure: Measure, start: Start, strength: float) -> LinearScore:
+    """From a start towards the measure, in scores of the start's mean and deviation on these rows."""
+    scores = rows.features.scores(start[0])
     spread = float(scores.std())
     if not spread > 0:
-        return LinearScore.of(rows.features, start)
-    u = start / spread
-    level = -_threshold(measure, scores / spread, rows)
+        return LinearScore.of(rows.features, *start)
+    u = start[0] / spread
     few = rows.y.sum() if rows.weight is None else min(rows.y.sum(), rows.weight[rows.y == 1].sum())
-    widths = (*_WIDTHS, 0.25) if few >= _NARROW else _WIDTHS
+    widths = (*WIDTHS, 0.25) if few >= _NARROW else WIDTHS
+    level = -_threshold(measure, scores / spread, rows)
     path = follow(rows, measure, (u, level), Penalty(l2=strength / float(u @ u), center=u), widths)
-    return LinearScore.of(rows.features, path.points[path.chosen][0])
+    new = path.points[path.chosen][0]
+    moved = rows.features.scores(new)
+    size = spread / (float(moved.std()) or 1.0)
+    intercept = start[1] + float(scores.mean()) - size * float(moved.mean())
+    return LinearScore.of(rows.features, size * new, intercept)
 
 
 def _threshold(measure: Measure, scores: Floats, rows: Labelled) -> float:
     """The best one for a measure of decisions; others need none."""
     if not measure.at_threshold:
         return 0.0
-    return float(
-        metrics.choose_threshold(scores, rows.y, maximize=measure.maximize_threshold, weight=rows.weight).threshold
-    )
+    best = metrics.choose_threshold(scores, rows.y, maximize=measure.maximize_threshold, weight=rows.weight)
+    return float(best.threshold)
