@@ -69,7 +69,7 @@ def fashion() -> problems.Problem:
     return problems.Problem(small[kept], (labels[kept] == 6).astype(np.int64), count)
 
 
-def network(channels: int) -> nn.Module:
+def network(channels: int) -> nn.Sequential:
     """Three convolutions and a linear head."""
     sizes = (channels, 16, 32, 64)
     layers: list[nn.Module] = []
@@ -84,7 +84,7 @@ def scores(model: nn.Module, x: Tensor) -> NDArray[np.float64]:
         return torch.cat([model.eval()(part) for part in x.split(1000)]).double().numpy()
 
 
-def train(parts: Parts, seed: int) -> nn.Module:
+def train(parts: Parts, seed: int) -> nn.Sequential:
     """Cross-entropy; the epoch with the best validation AUC."""
     torch.manual_seed(seed)
     model = network(parts.train[0].shape[1])
@@ -128,7 +128,7 @@ def threshold(name: str, model: nn.Module, parts: Parts) -> float | None:
     )
 
 
-def cross_entropy_head(model: nn.Module, parts: Parts, name: str) -> nn.Module:
+def cross_entropy_head(model: nn.Sequential, parts: Parts, name: str) -> nn.Sequential:
     """The head refitted by logistic regression, its C by the validation measure, the old head among the choices."""
     body, head = model[:-2], model[-2]
     with torch.no_grad():

@@ -21,7 +21,7 @@ from setwise.linear import (
     fit_hinge,
     svm_scorer_program,
 )
-from setwise.linear.convex import _PairPlane
+from setwise.linear.convex import PairPlane
 from support.highs import highs_solve
 from support.linear_problems import KINDS, draw, pairs, tensor
 
@@ -184,7 +184,7 @@ def test_plane_by_the_order_of_float32_is_below_the_hinge_and_touches_it(*, weig
     positive = rng.random(6000) < 0.2
     weight = rng.random(6000) * (rng.random(6000) < 0.5) if weighted else None
     scores, other = (rng.standard_normal(6000).round(digits) + shift for shift in (100.0, 100.3))
-    plane = _PairPlane(positive, weight, 1.0)
+    plane = PairPlane(positive, weight, 1.0)
     value, slope = plane(scores)
     assert value == pytest.approx(plane.exact(scores)[0], rel=1e-11)
     assert value + slope @ (other - scores) <= plane.exact(other)[0]
