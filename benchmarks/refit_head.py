@@ -130,7 +130,7 @@ def threshold(name: str, model: nn.Module, parts: Parts) -> float | None:
 
 def cross_entropy_head(model: nn.Sequential, parts: Parts, name: str) -> nn.Sequential:
     """The head refitted by logistic regression, its C by the validation measure, the old head among the choices."""
-    body, head = model[:-2], model[-2]
+    body = model[:-2]
     with torch.no_grad():
         features = [
             torch.cat([body.eval()(p) for p in x.split(1000)]).numpy() for x, _ in (parts.train, parts.validation)
@@ -148,9 +148,7 @@ def cross_entropy_head(model: nn.Sequential, parts: Parts, name: str) -> nn.Sequ
         fit = LogisticRegression(C=c, max_iter=500).fit(features[0], parts.train[1].numpy())
         if (new := value(fit.decision_function(features[1]))) > best:
             best, found = new, copy.deepcopy(model)
-            with torch.no_grad():
-                found[-2].weight.copy_(torch.from_numpy(fit.coef_).to(head.weight))
-                found[-2].bias.copy_(torch.from_numpy(fit.intercept_).to(head.bias))
+            found[-2].load_state_dict({"weight": torch.from_numpy(fit.coef_), "bias": torch.from_numpy(fit.intercept_)})
     return found
 
 

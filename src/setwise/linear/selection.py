@@ -183,7 +183,7 @@ def select(
     settings = [Setting(c, balanced) for balanced in (False, True) for c in cs]
     counts = (len(held[0]), len(held))
     starts, scores = _start_scores(rows, held, settings)
-    known: NDArray[np.bool_] = ~np.isnan(scores).any(axis=(0, 1))
+    known = np.asarray(~np.isnan(scores).any(axis=(0, 1)))
     seen = rows.take(known)
     if not seen.both():
         middle = LinearSelection(settings[len(cs) // 2], None, 0.0, np.nan, np.nan, (), *counts)
