@@ -34,13 +34,25 @@ LAYERS: dict[str, set[str]] = {
     "metrics": {"_checks"},
     "distributed": {"_checks"},
     "measures": {"_checks", "lp", "kernels", "metrics", "distributed"},
+    "linear": {"_checks", "lp", "kernels", "metrics", "measures"},
     "functional": {"measures"},
     "losses": {"measures"},
-    "training": {"_checks", "measures", "losses", "data"},
+    "training": {"_checks", "measures", "linear", "losses", "data"},
     "data": {"_checks"},
     "lagrangian": {"_checks", "lp", "metrics", "measures", "distributed"},
     "nmf": {"_checks", "lp"},
-    "integrations": {"_checks", "lp", "measures", "losses", "metrics", "data", "lagrangian", "training", "distributed"},
+    "integrations": {
+        "_checks",
+        "lp",
+        "measures",
+        "linear",
+        "losses",
+        "metrics",
+        "data",
+        "lagrangian",
+        "training",
+        "distributed",
+    },
     "report": {"_checks", "measures", "metrics"},
     "experiments": {
         "_checks",
@@ -71,7 +83,7 @@ def loaded_by(statement: str) -> set[str]:
     [
         "import setwise",
         "from setwise import lp",
-        "from setwise import functional, losses, measures, metrics, data, training",
+        "from setwise import functional, losses, measures, metrics, data, linear, training",
     ],
 )
 def test_loads_no_extra(statement: str) -> None:

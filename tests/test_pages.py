@@ -19,6 +19,7 @@ EXAMPLES = {  # at least so many lines that run
     "how-to-choose": 30,
     "integrations": 26,
     "linear-programs": 31,
+    "linear-scorers": 38,
     "measures": 20,
     "nmf": 11,
     "recipes": 9,

@@ -18,7 +18,8 @@ True
 from setwise._checks import extra
 
 extra("sklearn", "sklearn")  # says which extra to install where it is missing
+from setwise.integrations._linear_classifier import MeasureLinearClassifier  # noqa: E402
 from setwise.integrations._measure_classifier import MeasureClassifier  # noqa: E402
 from setwise.integrations._threshold_classifier import ThresholdClassifier  # noqa: E402
 
-__all__ = ["MeasureClassifier", "ThresholdClassifier"]
+__all__ = ["MeasureClassifier", "MeasureLinearClassifier", "ThresholdClassifier"]

@@ -5,6 +5,7 @@ from setwise.training.averaging import WeightAverage, update_batch_norm
 from setwise.training.blend import Blend
 from setwise.training.checkpoint import Checkpoint
 from setwise.training.ensemble import EachMember, Ensemble
+from setwise.training.head import HeadRefit, refit_head
 from setwise.training.queue import ScoreQueue
 from setwise.training.recipe import Recipe
 from setwise.training.schedules import Schedule, cosine, geometric, linear, warm_up
@@ -17,6 +18,7 @@ __all__ = [
     "Checkpoint",
     "EachMember",
     "Ensemble",
+    "HeadRefit",
     "Mix",
     "Recipe",
     "Schedule",
@@ -30,6 +32,7 @@ __all__ = [
     "cosine",
     "geometric",
     "linear",
+    "refit_head",
     "update_batch_norm",
     "warm_up",
 ]
