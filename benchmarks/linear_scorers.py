@@ -5,7 +5,7 @@ standardized columns; its C (five values) and its class weights (plain, balanced
 five-fold cross-validation, and for F1 the threshold with the best F1 on out-of-fold scores. Ours is
 `MeasureLinearClassifier(measure)`, as it comes.
 
-    python benchmarks/linear_scorers.py [--splits 10] [--only phoneme pima] [--out docs/results/linear_scorers.jsonl]
+    python benchmarks/linear_scorers.py [--splits 10] [--only phoneme pima] [--measures ap f1] [--out docs/results/linear_scorers.jsonl]
         [--markdown table.md]
 
 A line of JSON for each table, split and measure goes to the file; what stands there already is not run again. Intervals
@@ -178,6 +178,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--splits", type=int, default=10)
     parser.add_argument("--only", nargs="+", default=list(TABLES))
+    parser.add_argument("--measures", nargs="+", default=list(MEASURES), choices=MEASURES)
     parser.add_argument("--out", type=Path, default=Path("docs/results/linear_scorers.jsonl"))
     parser.add_argument("--markdown", type=Path)
     given = parser.parse_args(arguments)
@@ -189,7 +190,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with given.out.open("a") as file:
         for name in given.only:
             for split in range(given.splits):
-                for measure in MEASURES:
+                for measure in given.measures:
                     if (name, split, measure) in done:
                         continue
                     record = run(name, split, measure) | {"cpu": cpu()}
