@@ -173,7 +173,9 @@ def run(name: str, minority: float, seed: int) -> Iterator[Record]:
             "measure": measure,
             **values,
             "kept": result.kept,
+            "loss": result.loss,
             "gain_held_out": result.gain,
+            "standard_error": result.standard_error,
             "cpu": cpu(),
         }
 

@@ -101,6 +101,21 @@ def choose(rows: Unseen, wanted: Wanted) -> tuple[metrics.ThresholdChoice, float
     return choice, float(np.nextafter(min(choice.threshold, np.finfo(np.float64).max), -np.inf))
 
 
+def choose_expected(rows: Unseen, measure: Measure) -> tuple[metrics.ThresholdChoice, float]:
+    """The threshold at which the measure of the expected counts is best, and the logit above which a row is positive.
+
+    Each row is a positive of weight p and a negative of weight 1 - p, p its calibrated probability. With few positives
+    the best threshold on the labels themselves follows single rows.
+    """
+    p = np.asarray(metrics.fit_calibration(rows.scores, rows.y, weight=rows.weight)(rows.scores))
+    label = np.arange(2).repeat(len(p))
+    weight = np.concatenate([rows.weight * (1 - p), rows.weight * p])
+    choice = metrics.choose_threshold(
+        np.tile(rows.scores, 2), label, maximize=measure.maximize_threshold, weight=weight
+    )
+    return choice, _between(rows.scores, choice.threshold)
+
+
 def copies(weight: Floats) -> NDArray[np.int64]:
     """How often each row stands in the table, where the weights of a row's pieces add up to a whole number.
 

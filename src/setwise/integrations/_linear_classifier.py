@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -15,7 +16,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from setwise import _checks
 from setwise._checks import InputError
-from setwise.integrations._decisions import Unseen, Wanted, calibrate, choose, least_cost
+from setwise.integrations._decisions import Unseen, Wanted, calibrate, choose, choose_expected, least_cost
 from setwise.integrations._rows import cut, held_out_folds, joined
 from setwise.linear.selection import CS, STRENGTHS, LinearScore, Rows, fit_selected, select
 from setwise.measures import Measure, parse
@@ -31,7 +32,9 @@ class MeasureLinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
     left only where repeated cross-validation says that this gains more than a standard error; ``selection_`` says what
     was done and what it is expected to gain. The result stays a linear model: ``coef_`` and ``intercept_``.
 
-    Out-of-fold scores choose the threshold and calibrate the probabilities. Dense columns are standardized inside;
+    Out-of-fold scores choose the threshold and calibrate the probabilities. Where there are no constraints the
+    threshold is the one with the best measure of the counts that the probabilities expect, which varies less than the
+    best one on the labels themselves. Dense columns are standardized inside;
     sparse ones, such as TF-IDF, are taken as they are. Equal rows are joined, so that a weight of k is k copies.
 
     Args:
@@ -138,26 +141,37 @@ class MeasureLinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         self._score = fit_selected(rows, measure, self.selection_)
         if self.confidence is not None:
             self._average_folds(rows, measure, held[0])
-        self._unseen = np.where(np.isnan(self._unseen), self._score(rows.x), self._unseen)
+        self._unseen = np.where(np.isnan(self._unseen), self._score(rows.x), self._unseen)  # shape: (repeats, n)
 
     def _average_folds(self, rows: Rows, measure: Measure, held: NDArray[np.bool_]) -> None:
         """The mean of the folds' models in place of the model of all rows; each scores the rows that it left out."""
         scores: list[LinearScore] = []
+        self._unseen = self._unseen[:1].copy()
         for mask in held:
             if mask.any() and (train := rows.take(~mask)).both():
                 scores.append(fit_selected(train, measure, self.selection_))
-                self._unseen[mask] = scores[-1](rows.x[mask])
+                self._unseen[0, mask] = scores[-1](rows.x[mask])
         if scores:
             coef = np.mean([score.coef for score in scores], axis=0)
             self._score = LinearScore(coef, float(np.mean([score.intercept for score in scores])))
 
     def _decide(self, rows: Rows, measure: Measure, *, copies: bool) -> Self:
         """Probabilities and threshold."""
-        unseen = Unseen(self._unseen, rows.y, rows.weight, np.ones(2), copies=copies)
+        unseen = Unseen(self._unseen.mean(axis=0), rows.y, rows.weight, np.ones(2), copies=copies)
         self.calibration_ = calibrate(unseen)
         wanted = Wanted(measure, self.subject_to, self.confidence, weighs_errors=False)
         if self.threshold == "auto" and (measure.at_threshold or wanted.constraints()):
-            self.choice_, self.threshold_ = choose(unseen, wanted)
+            if wanted.constraints() or self.confidence is not None:
+                self.choice_, self.threshold_ = choose(unseen, wanted)
+            else:
+                times = len(self._unseen)
+                every = replace(
+                    unseen,
+                    scores=self._unseen.ravel(),
+                    y=np.tile(rows.y, times),
+                    weight=np.tile(rows.weight / times, times),
+                )
+                self.choice_, self.threshold_ = choose_expected(every, measure)
         else:
             self.threshold_ = float(least_cost(unseen, self.calibration_))
         sign = self._sign()

@@ -177,8 +177,8 @@ def select(
         cs: Inverse penalties of logistic regression.
 
     Returns:
-        What was decided, and out-of-fold scores of what was chosen, the mean over the repeats; NaN where no fit has
-        left the row out.  # shape: (n,)
+        What was decided, and out-of-fold scores of what was chosen, by repeat; NaN where no fit has left the row out.
+        # shape: (R, n)
     """
     settings = [Setting(c, balanced) for balanced in (False, True) for c in cs]
     counts = (len(held[0]), len(held))
@@ -187,7 +187,7 @@ def select(
     seen = rows.take(known)
     if not seen.both():
         middle = LinearSelection(settings[len(cs) // 2], None, 0.0, np.nan, np.nan, (), *counts)
-        return middle, scores[:, len(cs) // 2].mean(axis=0)
+        return middle, scores[:, len(cs) // 2]
 
     def value(found: Floats) -> float:
         """The mean over the repeats."""
@@ -199,7 +199,7 @@ def select(
         settings[best], None, 0.0, np.nan, values[best] * (-1.0 if measure.minimize else 1.0), (), *counts
     )
     if not len(strengths):
-        return kept, scores[:, best].mean(axis=0)
+        return kept, scores[:, best]
     moved = _moved_scores(rows, measure, held, {place: path[best] for place, path in starts.items()}, strengths)
     gains = [value(each) - values[best] for each in moved]
     top = int(np.argmax(gains))
@@ -207,8 +207,8 @@ def select(
     tried = tuple(Candidate(float(strength), gain) for strength, gain in zip(strengths, gains, strict=True))
     kept = replace(kept, candidates=tried, standard_error=error)
     if not gains[top] > error:
-        return kept, scores[:, best].mean(axis=0)
-    return replace(kept, strength=tried[top].strength, gain=gains[top]), moved[top].mean(axis=0)
+        return kept, scores[:, best]
+    return replace(kept, strength=tried[top].strength, gain=gains[top]), moved[top]
 
 
 def _start_scores(

@@ -1,8 +1,9 @@
 """Refit of the last layer (the head) of a trained network to a measure, over all rows at once.
 
-The features before the last linear layer are computed once. On them the head is a linear scorer, which
-:mod:`setwise.linear` fits to the measure from the weights it has, held to them by a ridge penalty. Rows held out decide
-which penalty, and whether the new head is kept: it must gain more than a standard error of the paired bootstrap.
+The features before the last linear layer are computed once. On them the head is a linear scorer. Candidates are the
+head refitted with cross-entropy under several ridge penalties, and the best of these and the old head fitted to the
+measure from there (:mod:`setwise.linear`), held to its start by a ridge penalty. Rows held out decide which candidate
+is best, and whether it is kept: it must gain more than a standard error of the paired bootstrap.
 
 >>> import torch
 >>> from setwise.training import refit_head
@@ -28,16 +29,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from setwise import _checks
+from setwise import _checks, metrics
 from setwise._checks import InputError
 from setwise.linear.continuation import Labelled, Penalty, follow, hard_value
 from setwise.linear.features import Features
+from setwise.linear.logistic import fit_logistic, fit_softmax
 from setwise.linear.selection import STRENGTHS
 from setwise.measures import Measure, parse
 
 Floats = NDArray[np.float64]
 
 _RESAMPLES = 200
+_PENALTIES = (1.0, 0.1, 0.01, 0.001)  # of the refits with cross-entropy, on standardized features
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,8 @@ class HeadRefit:
         standard_error: Of the gain, by the paired bootstrap.
         before: The measure of the old head on the rows held out.
         after: That of the best new one.
-        strength: Its pull to the old one.
+        loss: What it was fitted to, ``"measure"`` or ``"cross-entropy"``.
+        strength: Its pull to its start, or its ridge penalty with cross-entropy.
         rows: How many rows were fitted to, and how many held out.
     """
 
@@ -59,15 +63,16 @@ class HeadRefit:
     standard_error: float
     before: float
     after: float
+    loss: str
     strength: float
     rows: tuple[int, int]
 
     @property
     def message(self) -> str:
         """One sentence."""
-        what = "Kept the new head" if self.kept else "Left the head as it was"
+        what = f"Kept the head refitted to the {self.loss}" if self.kept else "Left the head as it was"
         return (
-            f"{what}: {self.before:.4f} before, {self.after:.4f} after, a gain of {self.gain:+.4f} "
+            f"{what.replace('the cross', 'cross')}: {self.before:.4f} before, {self.after:.4f} after, a gain of {self.gain:+.4f} "
             f"(standard error {self.standard_error:.4f}) on {self.rows[1]} rows held out."
         )
 
@@ -94,7 +99,8 @@ def refit_head(
         head: The layer; None for the linear layer that runs last.
         validation: Batches of rows that decide; None to hold out a share of the rows of ``loader``.
         held_out: This share, in (0, 1), of each class.
-        strengths: Penalties on the distance from the old head that are tried.
+        strengths: Penalties on the distance from the start that are tried in fits to the measure; an empty one leaves
+            the refits with cross-entropy.
         seed: Of the held-out part and the bootstrap.
 
     Returns:
@@ -105,8 +111,6 @@ def refit_head(
     """
     chosen = parse(measure) if isinstance(measure, str) else measure
     _checks.in_range("held_out", held_out, 0, 1, open_low=True, open_high=True)
-    if not len(strengths):
-        raise InputError("Expected `strengths` to hold at least one number, but it is empty.")
     for strength in strengths:
         _checks.in_range("strengths", strength, 0, open_high=True)
     features, targets, layer = _cache(model, loader, head)
@@ -120,23 +124,28 @@ def refit_head(
     for name, labels in (("loader", fitted[1]), ("validation" if validation is not None else "loader", test[1])):
         if labels.min() == labels.max():
             raise InputError(f"Expected `{name}` to hold rows of two classes or more, but they are all {labels[0]}.")
-    rows = Labelled(Features.of(fitted[0]), fitted[1], None)
-    candidates = [old.moved(rows, chosen, strength) for strength in strengths]
     before = old(test[0])
-    values = [hard_value(chosen, scorer(test[0]), test[1]) for scorer in candidates]
-    best = int(np.argmax(values))
     base = hard_value(chosen, before, test[1])
-    error = _bootstrap_error(chosen, before, candidates[best](test[0]), test[1], rng)
-    gain = values[best] - base
+
+    def judge(found: _Candidate) -> float:
+        return hard_value(chosen, found.scorer(test[0]), test[1])
+
+    rows = Labelled(Features.of(fitted[0]), fitted[1], None)
+    refits = [_Candidate("cross-entropy", l2, old, old.refitted(rows, chosen, l2)) for l2 in _PENALTIES]
+    start = max([_Candidate("old", 0.0, old, old), *refits], key=judge).scorer
+    moved = [_Candidate("measure", float(s), start, start.moved(rows, chosen, s)) for s in strengths]
+    best = max([*moved, *refits], key=judge)
+    gain = judge(best) - base
+    error = _bootstrap_error(chosen, before, best.scorer(test[0]), test[1], rng)
     kept = bool(gain > error)
     if kept:
-        whole = candidates[best]
+        whole = best.scorer
         if validation is None:  # the rows held out have decided, and now they count
-            whole = old.moved(Labelled(Features.of(features), targets, None), chosen, strengths[best])
+            whole = best.again(Labelled(Features.of(features), targets, None), chosen)
         whole.write(layer)
     sign = -1.0 if chosen.minimize else 1.0
     counts = (len(fitted[1]), len(test[1]))
-    return HeadRefit(kept, gain, error, sign * base, sign * values[best], float(strengths[best]), counts)
+    return HeadRefit(kept, gain, error, sign * base, sign * (base + gain), best.loss, best.strength, counts)
 
 
 @dataclass(frozen=True)
@@ -174,6 +183,20 @@ class _Scorer:
         found: Floats = features @ self.coef.T + self.intercept
         return found
 
+    def refitted(self, rows: Labelled, measure: Measure, l2: float) -> _Scorer:
+        """Fitted with cross-entropy; decisions of two classes at the threshold that is best for the measure."""
+        weight = np.ones(len(rows.y))
+        level: Any
+        if self.coef.ndim == 2:
+            u, level = fit_softmax(rows.features, rows.y, weight, l2=l2, classes=len(self.coef))
+        else:
+            u, level = fit_logistic(rows.features, rows.y, weight, l2=l2)
+            if measure.at_threshold:
+                scores = rows.features.scores(u)
+                level = -metrics.choose_threshold(scores, rows.y, maximize=measure.maximize_threshold).threshold
+        coef = rows.features.coefficients(u)
+        return _Scorer(coef, level - rows.features.offset(coef), self.outputs)
+
     def moved(self, rows: Labelled, measure: Measure, strength: float) -> _Scorer:
         """Fitted to the measure from here, in scores of standard deviation 1; then in the old units again."""
         features = rows.features
@@ -200,6 +223,22 @@ class _Scorer:
         if getattr(layer, "bias", None) is None:
             layer.bias = nn.Parameter(torch.empty(self.outputs).to(layer.weight))
         layer.bias.copy_(bias.reshape(layer.bias.shape))
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A new head, and how it was found."""
+
+    loss: str
+    strength: float
+    start: _Scorer
+    scorer: _Scorer
+
+    def again(self, rows: Labelled, measure: Measure) -> _Scorer:
+        """The same fit to other rows."""
+        if self.loss == "measure":
+            return self.start.moved(rows, measure, self.strength)
+        return self.start.refitted(rows, measure, self.strength)
 
 
 def _cache(
