@@ -70,9 +70,10 @@ class HeadRefit:
     @property
     def message(self) -> str:
         """One sentence."""
-        what = f"Kept the head refitted to the {self.loss}" if self.kept else "Left the head as it was"
+        loss = self.loss if self.loss == "cross-entropy" else f"the {self.loss}"
+        what = f"Kept the head refitted to {loss}" if self.kept else "Left the head as it was"
         return (
-            f"{what.replace('the cross', 'cross')}: {self.before:.4f} before, {self.after:.4f} after, a gain of {self.gain:+.4f} "
+            f"{what}: {self.before:.4f} before, {self.after:.4f} after, a gain of {self.gain:+.4f} "
             f"(standard error {self.standard_error:.4f}) on {self.rows[1]} rows held out."
         )
 
