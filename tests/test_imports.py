@@ -37,7 +37,7 @@ LAYERS: dict[str, set[str]] = {
     "linear": {"_checks", "lp", "kernels", "metrics", "measures"},
     "functional": {"measures"},
     "losses": {"measures"},
-    "training": {"_checks", "measures", "linear", "losses", "data"},
+    "training": {"_checks", "measures", "metrics", "linear", "losses", "data"},
     "data": {"_checks"},
     "lagrangian": {"_checks", "lp", "metrics", "measures", "distributed"},
     "nmf": {"_checks", "lp"},
