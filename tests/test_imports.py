@@ -24,6 +24,8 @@ EXTRAS = (
     "PIL",
     "safetensors",
     "cvxpy",
+    "pyarrow",
+    "polars",
 )
 
 # Each part and the parts of the package that it may import.
@@ -38,7 +40,7 @@ LAYERS: dict[str, set[str]] = {
     "functional": {"measures"},
     "losses": {"measures"},
     "training": {"_checks", "measures", "metrics", "linear", "losses", "data"},
-    "data": {"_checks"},
+    "data": {"_checks", "metrics"},
     "lagrangian": {"_checks", "lp", "metrics", "measures", "distributed"},
     "nmf": {"_checks", "lp"},
     "integrations": {

@@ -209,7 +209,7 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     "empty": (("empty.csv", "--score", "p", "--target", "y"), r"empty\.csv to hold a table, but it is empty"),
     "header only": (("header.csv", "--score", "p", "--target", "y"), r"rows below its header"),
     "ragged": (("ragged.csv", "--score", "p", "--target", "y"), r"'y' of ragged\.csv.*1 of 2 are missing.*row 2"),
-    "no gzip": (("broken.csv.gz", "--score", "p", "--target", "y"), r"broken\.csv\.gz to be a CSV table"),
+    "no gzip": (("broken.csv.gz", "--score", "p", "--target", "y"), r"broken\.csv\.gz to be a complete \.gz file"),
     "no parquet": (("broken.parquet", "--score", "p", "--target", "y"), r"broken\.parquet to be a Parquet file"),
     "calibration missing": ((*GOOD, "--calibration", "calib.csv"), r"calib\.csv.*no such file; did you mean 'cal"),
     "calibration lacks": ((*GOOD, "--group", "sex", "--calibration", "narrow.csv"), r"column of narrow\.csv.*no 'sex'"),

@@ -1,0 +1,198 @@
+"""Character encodings: a text file, packed or not, as a stream of UTF-8.
+
+UTF-8 (with or without a mark at its start) and UTF-16 are found by their bytes. A byte that is neither decides between
+two cases, by the whole file: where it stands among letters written in UTF-8 it is damage, and becomes U+FFFD; where the
+file has no such letters it is Windows-1252, the encoding of older spreadsheets. Both are said in :attr:`Utf8Stream.notes`.
+"""
+
+from __future__ import annotations
+
+import bz2
+import codecs
+import gzip
+import io
+import lzma
+import zipfile
+import zlib
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from setwise._checks import InputError
+
+PACKED = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
+UNPACKING_ERRORS = (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
+_BLOCK = 1 << 20
+_LOOKED_AT = 4096
+# Windows-1252, and latin-1 for the five bytes without a meaning there.
+_WINDOWS = "".join(bytes([k]).decode("cp1252", "ignore") or chr(k) for k in range(256))
+_OTHER_FORMATS = {
+    b"PK\x03\x04": "an Excel workbook or an archive; save the sheet as CSV, or read it with pandas.read_excel",
+    b"\xd0\xcf\x11\xe0": "an old Excel workbook; save the sheet as CSV",
+    b"SQLite format 3": "a database; export its table as CSV",
+    b"%PDF": "a PDF; export its table as CSV",
+    b"\x89HDF": "an HDF5 file; read it with pandas and pass the frame in Python",
+    b"\x93NUMPY": "a NumPy array; pass it in Python",
+}
+
+
+def open_bytes(path: Path) -> IO[bytes]:
+    """The file's bytes, unpacked where its name ends in .gz, .xz, .bz2 or .zip (of one file)."""
+    suffix = path.suffix.casefold()
+    if suffix in PACKED:
+        return PACKED[suffix](path, "rb")  # type: ignore[return-value]
+    if suffix != ".zip":
+        return path.open("rb")
+    with zipfile.ZipFile(path) as archive:
+        names = [name for name in archive.namelist() if not name.endswith("/") and not name.startswith("__MACOSX")]
+        if len(names) != 1:
+            raise InputError(f"Expected {path} to hold one file, but it holds {len(names)}; unpack it first.")
+        return archive.open(names[0])  # keeps the archive's file open as long as it is read
+
+
+class Utf8Stream(io.RawIOBase):
+    """A text file read as UTF-8, whatever it is written in.
+
+    Args:
+        path: The file.
+        counted: A sign to be counted, such as the separator.
+
+    Attributes:
+        notes: What was not as it should be, in sentences; complete once all has been read.
+        count: How often the sign came.
+    """
+
+    def __init__(self, path: Path, counted: str = "") -> None:
+        self.path = path
+        self.notes: list[str] = []
+        self.count = 0
+        self._counted = ord(counted) if counted.isascii() and counted else None
+        self._source = open_bytes(path)
+        self._taken = 0  # bytes of the file before the block that is being decoded
+        self._ready = b""
+        self._done = False
+        self._replaced = self._first_replaced = 0
+        head = self._read()
+        for magic, what in _OTHER_FORMATS.items():
+            if head.startswith(magic):
+                raise InputError(f"Expected {path} to be a text table (CSV), but it is {what}.")
+        self._codec = _codec_of(head, path)
+        self._decoder = codecs.getincrementaldecoder(self._codec)()
+        self._take(head.removeprefix(codecs.BOM_UTF8))
+
+    def readable(self) -> bool:
+        """Yes."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill a buffer with the next bytes of UTF-8; 0 at the end."""
+        while not self._ready and not self._done:
+            self._take(self._read())
+        view = memoryview(buffer)
+        part, self._ready = self._ready[: len(view)], self._ready[len(view) :]
+        view[: len(part)] = part
+        return len(part)
+
+    def close(self) -> None:
+        """Close the file."""
+        if not self.closed:
+            self._source.close()
+        super().close()
+
+    def _read(self) -> bytes:
+        try:
+            return self._source.read(_BLOCK)
+        except UNPACKING_ERRORS as error:
+            kind = self.path.suffix.casefold()
+            if kind not in (*PACKED, ".zip"):
+                raise
+            raise InputError(
+                f"Expected {self.path} to be a complete {kind} file, but its bytes do not unpack: {error}."
+            ) from error
+
+    def _take(self, block: bytes) -> None:
+        """Make one block ready; an empty one is the end."""
+        self._done = not block
+        if self._codec == "utf-8" and block.isascii() and not self._decoder.getstate()[0]:
+            self._ready = block  # the usual case, at no cost
+            zero = block.find(b"\0")
+        else:
+            text = self._decode(block)
+            self._ready = text.encode()
+            zero = self._ready.find(b"\0")
+        if zero >= 0:
+            line = self._lines_before() + self._ready.count(b"\n", 0, zero)
+            raise InputError(
+                f"Expected {self.path} to be a text table, but line {line} holds a zero byte: the file is damaged; "
+                "export it again."
+            )
+        if self._counted is not None:  # NumPy counts faster than bytes.count
+            self.count += int(np.count_nonzero(np.frombuffer(self._ready, dtype=np.uint8) == self._counted))
+        self._taken += len(block)
+        if self._done and self._replaced:
+            what = "byte is" if self._replaced == 1 else "bytes are"
+            self.notes.append(
+                f"{self._replaced} {what} not UTF-8, the first in line {self._first_replaced}; read as the sign \ufffd."
+            )
+
+    def _decode(self, block: bytes) -> str:
+        if self._codec == "cp1252":
+            return codecs.charmap_decode(block, "strict", _WINDOWS)[0]
+        pending = self._decoder.getstate()[0]
+        try:
+            return self._count_replaced(self._decoder.decode(block, final=self._done))
+        except UnicodeDecodeError as error:
+            if self._codec != "utf-8":
+                raise InputError(
+                    f"Expected {self.path} to be in UTF-16, as it begins, but it cannot be read: {error}; save it as "
+                    "UTF-8."
+                ) from error
+        letters, bad = _count_utf8(self.path)
+        if letters >= bad:
+            self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        else:
+            self._codec = "cp1252"
+            self.notes.append("The file is not UTF-8; it was read as Windows-1252.")
+        return self._decode(pending + block)
+
+    def _lines_before(self) -> int:
+        """Number of the line in which the current block begins; counted only where it is to be said."""
+        with open_bytes(self.path) as source:
+            return 1 + sum(source.read(min(_BLOCK, self._taken - k)).count(b"\n") for k in range(0, self._taken, _BLOCK))
+
+    def _count_replaced(self, text: str) -> str:
+        if self._decoder.errors == "replace" and (found := text.count("\ufffd")):
+            if not self._replaced:
+                self._first_replaced = self._lines_before() + text.partition("\ufffd")[0].count("\n")
+            self._replaced += found
+        return text
+
+
+def _codec_of(head: bytes, path: Path) -> str:
+    """The encoding of a file by its first block, UTF-8 unless there are zero bytes."""
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    if b"\0" not in head[:_LOOKED_AT]:
+        return "utf-8"
+    for name, zeros in (("utf-16-le", head[1:_LOOKED_AT:2]), ("utf-16-be", head[0:_LOOKED_AT:2])):
+        if zeros.count(0) > 0.4 * len(zeros):
+            return name
+    raise InputError(
+        f"Expected {path} to be a text table in UTF-8, but it holds zero bytes: it is another format; export it as CSV."
+    )
+
+
+def _count_utf8(path: Path) -> tuple[int, int]:
+    """How many letters beyond ASCII a file has in UTF-8, and how many bytes that are none."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    letters = bad = 0
+    with open_bytes(path) as source:
+        while True:
+            block = source.read(_BLOCK)
+            text = decoder.decode(block, final=not block)
+            wrong = text.count("\ufffd")
+            bad += wrong
+            letters += len(text) - len(text.encode("ascii", "ignore")) - wrong
+            if not block:
+                return letters, bad

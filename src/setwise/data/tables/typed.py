@@ -1,0 +1,194 @@
+"""Typed sources: Parquet files, Arrow tables (polars) and pandas frames as frames of numbers, dates and texts."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from setwise._checks import InputError, extra
+from setwise.data.tables.columns import categorical
+from setwise.data.tables.dialect import check_names
+from setwise.data.tables.values import number_text
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+SUFFIXES = (".parquet", ".pq")
+_MAGIC = b"PAR1"
+_ROWS = 65_536  # of a block
+
+
+def is_parquet(path: Path) -> bool:
+    """Whether a file is written in this format, or named like it."""
+    if path.suffix.casefold() in SUFFIXES:
+        return True
+    with path.open("rb") as file:
+        return file.read(len(_MAGIC)) == _MAGIC
+
+
+class ParquetTable:
+    """A Parquet file: the names of its columns, and its rows at once or block by block.
+
+    Args:
+        path: The file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._arrow, parquet = extra("pyarrow", "tables"), extra("pyarrow.parquet", "tables")
+        try:
+            schema = parquet.read_schema(path)
+            self._texts = [each.name for each in schema if _is_text(self._arrow, each.type)]
+            self._file = parquet.ParquetFile(path, read_dictionary=self._texts)
+        except (self._arrow.ArrowException, OSError) as error:
+            raise self._unreadable(error) from error
+        self.names = tuple(str(name) for name in schema.names)
+        check_names(str(path), self.names)
+        if len(self.names) < 2:
+            raise InputError(f"Expected {path} to hold at least two columns, but found {len(self.names)}.")
+
+    def frame(self, columns: Collection[str] | None = None, texts: Collection[str] = ()) -> pd.DataFrame:
+        """All rows."""
+        try:
+            table = self._file.read(columns=self._wanted(columns), use_threads=False)
+        except (self._arrow.ArrowException, OSError) as error:
+            raise self._unreadable(error) from error
+        if table.num_rows == 0:
+            raise InputError(f"Expected {self.path} to hold rows, but there are none.")
+        return frame_of_arrow(table, str(self.path), texts)
+
+    def blocks(self, columns: Collection[str] | None = None, texts: Collection[str] = ()) -> Iterator[pd.DataFrame]:
+        """The rows, some at a time."""
+        try:
+            for batch in self._file.iter_batches(_ROWS, columns=self._wanted(columns), use_threads=False):
+                yield frame_of_arrow(self._arrow.Table.from_batches([batch]), str(self.path), texts)
+        except (self._arrow.ArrowException, OSError) as error:
+            raise self._unreadable(error) from error
+
+    def _wanted(self, columns: Collection[str] | None) -> list[str]:
+        return [name for name in self.names if columns is None or name in columns]
+
+    def _unreadable(self, error: Exception) -> InputError:
+        reason = str(error).partition("\n")[0].rstrip(".")
+        return InputError(f"Expected {self.path} to be a Parquet file, but it cannot be read: {reason}.")
+
+
+def frame_of_arrow(table: pa.Table, where: str, texts: Collection[str] = ()) -> pd.DataFrame:
+    """An Arrow table as a frame of numbers, dates and texts.
+
+    Args:
+        table: The table.
+        where: What it is called in messages.
+        texts: Columns that stay texts whatever they hold.
+    """
+    pandas = extra("pandas", "tables")
+    names = [str(name) for name in table.column_names]
+    check_names(where, names)
+    made = {
+        name: _arrow_series(column, name, where, text=name in texts)
+        for name, column in zip(names, table.columns, strict=True)
+    }
+    return pandas.DataFrame(made, index=range(table.num_rows), copy=False)  # type: ignore[no-any-return]
+
+
+def frame_of_pandas(source: pd.DataFrame, columns: Collection[str] | None, texts: Collection[str]) -> pd.DataFrame:
+    """A frame of anyone's as one of numbers, dates and texts; its index becomes 0, 1, ...."""
+    pandas = extra("pandas", "tables")
+    names = [str(name) for name in source.columns]
+    check_names("the frame", names)
+    made = {
+        name: _pandas_series(source.iloc[:, k].reset_index(drop=True), name, text=name in texts)
+        for k, name in enumerate(names)
+        if columns is None or name in columns
+    }
+    return pandas.DataFrame(made, index=range(len(source)), copy=False)  # type: ignore[no-any-return]
+
+
+def frame_of_mapping(source: Mapping[Any, Any], columns: Collection[str] | None, texts: Collection[str]) -> Any:
+    """Columns by name, each a sequence, as a frame of numbers, dates and texts."""
+    pandas = extra("pandas", "tables")
+    lengths = {str(name): len(values) for name, values in source.items()}
+    if len(set(lengths.values())) > 1:
+        shown = ", ".join(f"{name!r} has {length}" for name, length in list(lengths.items())[:4])
+        raise InputError(f"Expected all columns of the table to have the same length, but {shown}.")
+    made = {name: pandas.Series(list(values)) for name, values in source.items()}
+    return frame_of_pandas(pandas.DataFrame(made), columns, texts)
+
+
+def _is_text(arrow: Any, kind: Any) -> bool:
+    return bool(arrow.types.is_string(kind) or arrow.types.is_large_string(kind))
+
+
+def _arrow_series(column: pa.ChunkedArray, name: str, where: str, *, text: bool) -> Any:
+    arrow, compute, pandas = extra("pyarrow", "tables"), extra("pyarrow.compute", "tables"), extra("pandas", "tables")
+    types, kind = arrow.types, column.type
+    if types.is_dictionary(kind):
+        if not _is_text(arrow, kind.value_type):
+            return _arrow_series(column.cast(kind.value_type), name, where, text=text)
+        return categorical(column)
+    if _is_text(arrow, kind) or getattr(types, "is_string_view", lambda _: False)(kind):
+        return categorical(column.cast(arrow.string()).dictionary_encode())
+    if types.is_boolean(kind):
+        texts = compute.if_else(column, "True", "False")
+        return categorical(texts.dictionary_encode())
+    if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind) or types.is_null(kind):
+        floats = column.cast(arrow.float64(), safe=False).to_numpy()
+        series = pandas.Series(np.asarray(floats, dtype=np.float64), copy=False)
+        return _pandas_series(series, name, text=True) if text else series
+    if types.is_date(kind) or types.is_timestamp(kind):
+        dates = column.cast(arrow.timestamp("ns"), safe=False)
+        return pandas.Series(dates.to_numpy().astype("datetime64[ns]"), copy=False)
+    if types.is_duration(kind):
+        seconds = column.cast(arrow.duration("ns"), safe=False).cast(arrow.int64()).to_numpy() / 1e9
+        return pandas.Series(np.asarray(seconds, dtype=np.float64), copy=False)
+    if types.is_time(kind):
+        return categorical(column.cast(arrow.string()).dictionary_encode())
+    raise InputError(
+        f"Expected column {name!r} of {where} to hold numbers or texts, but it holds {kind}; make numbers or texts of "
+        "them, or write the file without the column."
+    )
+
+
+def _pandas_series(column: Any, name: str, *, text: bool) -> Any:
+    pandas = extra("pandas", "tables")
+    types, kind = pandas.api.types, column.dtype
+    categories = isinstance(kind, pandas.CategoricalDtype)
+    if not categories and types.is_datetime64_any_dtype(kind):
+        if getattr(kind, "tz", None) is not None:
+            column = column.dt.tz_convert("UTC").dt.tz_localize(None)
+        return column.astype("datetime64[ns]")
+    if not categories and types.is_timedelta64_dtype(kind):
+        return column.dt.total_seconds().astype(np.float64)
+    if not categories and types.is_numeric_dtype(kind) and not types.is_bool_dtype(kind) and not text:
+        if types.is_complex_dtype(kind):
+            raise InputError(f"Expected column {name!r} to hold numbers or texts, but it holds complex numbers.")
+        return pandas.Series(column.to_numpy(dtype=np.float64, na_value=np.nan), copy=False)
+    return _texts(column, name)
+
+
+def _texts(column: Any, name: str) -> Any:
+    """Any column as a categorical of texts; whole numbers are written without a decimal point."""
+    arrow, pandas = extra("pyarrow", "tables"), extra("pandas", "tables")
+    try:
+        codes, kept = pandas.factorize(column, use_na_sentinel=True)
+    except TypeError:  # lists and records cannot be told apart
+        codes, kept = np.zeros(len(column), dtype=np.int64), [next(v for v in column if isinstance(v, list | dict | set))]
+    strange = next((value for value in kept if isinstance(value, list | dict | bytes | set | tuple | np.ndarray)), None)
+    if strange is not None:
+        raise InputError(
+            f"Expected column {name!r} to hold numbers or texts, but it holds values such as {str(strange)[:40]!r} "
+            f"({type(strange).__name__}); make numbers or texts of them, or leave the column out."
+        )
+    texts = arrow.array([_text(value) for value in kept], arrow.string())
+    indices = arrow.array(codes, mask=codes < 0)
+    return categorical(arrow.chunked_array([arrow.DictionaryArray.from_arrays(indices, texts)]))
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, float | np.floating) and np.isfinite(value):
+        return number_text(float(value))
+    return str(value)
