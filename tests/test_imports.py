@@ -29,6 +29,7 @@ EXTRAS = (
 # Each part and the parts of the package that it may import.
 LAYERS: dict[str, set[str]] = {
     "_checks": set(),
+    "_files": {"_checks"},
     "lp": {"_checks"},
     "kernels": {"_checks"},
     "metrics": {"_checks"},
@@ -37,7 +38,7 @@ LAYERS: dict[str, set[str]] = {
     "linear": {"_checks", "lp", "kernels", "metrics", "measures"},
     "functional": {"measures"},
     "losses": {"measures"},
-    "training": {"_checks", "measures", "metrics", "linear", "losses", "data"},
+    "training": {"_checks", "_files", "measures", "metrics", "linear", "losses", "data"},
     "data": {"_checks"},
     "lagrangian": {"_checks", "lp", "metrics", "measures", "distributed"},
     "nmf": {"_checks", "lp"},
@@ -53,9 +54,11 @@ LAYERS: dict[str, set[str]] = {
         "training",
         "distributed",
     },
-    "report": {"_checks", "measures", "metrics"},
+    "report": {"_checks", "_files", "measures", "metrics"},
     "experiments": {
+        "app",
         "_checks",
+        "_files",
         "lp",
         "nmf",
         "measures",
@@ -67,8 +70,19 @@ LAYERS: dict[str, set[str]] = {
         "integrations",
         "report",
     },
-    "app": {"_checks", "metrics", "data", "report"},
-    "cli": {"app", "_checks", "measures", "losses", "metrics", "data", "integrations", "report", "experiments"},
+    "app": {"_checks", "_files", "metrics", "data", "training", "report"},
+    "cli": {
+        "app",
+        "_checks",
+        "_files",
+        "measures",
+        "losses",
+        "metrics",
+        "data",
+        "integrations",
+        "report",
+        "experiments",
+    },
 }
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from setwise._checks import InputError, extra
+from setwise._files import write_bytes
 from setwise.report import ConstraintCheck, Evaluation, evaluate
 from setwise.report.deciding import percent
 from setwise.report.wording import number
@@ -98,9 +99,8 @@ def evaluate_table(
 
 def write_json(evaluation: Evaluation, path: Path) -> None:
     """All figures of an evaluation as JSON; the file is replaced as a whole."""
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(json.dumps(evaluation.to_dict(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    partial.replace(path)
+    text = json.dumps(evaluation.to_dict(), indent=1, ensure_ascii=False) + "\n"
+    write_bytes(path, text.encode())
 
 
 def check_output(option: str, path: Path | None) -> None:
