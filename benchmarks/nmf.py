@@ -24,8 +24,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from setwise.app.networks import SmallConvNet
 from setwise.experiments.machine import cpu
-from setwise.experiments.networks import SmallConvNet
 from setwise.experiments.reproduce.nmf_maps import fashion, first_layer, trained
 from setwise.nmf import heat_maps, separable_nmf
 

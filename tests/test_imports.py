@@ -31,6 +31,7 @@ EXTRAS = (
 # Each part and the parts of the package that it may import.
 LAYERS: dict[str, set[str]] = {
     "_checks": set(),
+    "_files": {"_checks"},
     "lp": {"_checks"},
     "kernels": {"_checks"},
     "metrics": {"_checks"},
@@ -39,7 +40,7 @@ LAYERS: dict[str, set[str]] = {
     "linear": {"_checks", "lp", "kernels", "metrics", "measures"},
     "functional": {"measures"},
     "losses": {"measures"},
-    "training": {"_checks", "measures", "metrics", "linear", "losses", "data"},
+    "training": {"_checks", "_files", "measures", "metrics", "linear", "losses", "data"},
     "data": {"_checks", "metrics"},
     "lagrangian": {"_checks", "lp", "metrics", "measures", "distributed"},
     "nmf": {"_checks", "lp"},
@@ -55,9 +56,11 @@ LAYERS: dict[str, set[str]] = {
         "training",
         "distributed",
     },
-    "report": {"_checks", "measures", "metrics"},
+    "report": {"_checks", "_files", "measures", "metrics"},
     "experiments": {
+        "app",
         "_checks",
+        "_files",
         "lp",
         "nmf",
         "measures",
@@ -69,8 +72,19 @@ LAYERS: dict[str, set[str]] = {
         "integrations",
         "report",
     },
-    "app": {"_checks", "metrics", "data", "report"},
-    "cli": {"app", "_checks", "measures", "losses", "metrics", "data", "integrations", "report", "experiments"},
+    "app": {"_checks", "_files", "metrics", "data", "training", "report"},
+    "cli": {
+        "app",
+        "_checks",
+        "_files",
+        "measures",
+        "losses",
+        "metrics",
+        "data",
+        "integrations",
+        "report",
+        "experiments",
+    },
 }
 
 

@@ -15,9 +15,11 @@ import pytest
 
 import setwise
 from setwise import cli
+from setwise.app.run_folder import RunFolder
 from setwise.cli.app import run
 from setwise.experiments import comparison
-from setwise.experiments.runs import RunFolder
+from setwise.experiments.settings import read_settings
+from support.resealing import change_json
 
 QUICK = ("--epochs", "2", "--seeds", "2", "--batch-size", "32", "--threads", "1")
 
@@ -100,7 +102,7 @@ def test_options_reach_the_settings(tmp_path: Path) -> None:
     out = tmp_path / "out"
     options = ["--epochs", "1", "--seeds", "1", "--batch-size", "50", "--patience", "4", "--threads", "1"]
     assert run(["train", str(path), "--measure", "AUC", "--minority", "0.1", "--out", str(out), *options]) == 0
-    settings, _ = RunFolder(out).settings()
+    settings, _ = read_settings(RunFolder(out))
     assert (settings.epochs, settings.seeds, settings.batch_size, settings.patience) == (1, 1, 50, 4)
     assert settings.minority == 0.1
     draws = json.loads((out / "results.json").read_text())["draws"]
@@ -188,9 +190,11 @@ def test_train_says_what_is_certified_and_what_is_not(
 def test_evaluate_says_where_it_differs(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out"
     shutil.copytree(trained, out)
-    results = json.loads((out / "results.json").read_text())
-    results["runs"][0]["metrics"]["auroc"] -= 0.125
-    (out / "results.json").write_text(json.dumps(results))
+
+    def lower(results: dict[str, Any]) -> None:
+        results["runs"][0]["metrics"]["auroc"] -= 0.125
+
+    change_json(out / "results.json", lower)
     assert run(["evaluate", str(out)]) == 1
     assert "seed 0, cross_entropy: auroc is" in capsys.readouterr().out
 
@@ -278,8 +282,8 @@ REFUSED: dict[str, tuple[Callable[[Path], list[str]], str]] = {
     "evaluate nothing": (plain("evaluate"), "RUN"),
     "evaluate no folder": (plain("evaluate", "FOLDER/none"), r"no settings\.json"),
     "evaluate no run": (plain("evaluate", "FOLDER"), r"no settings\.json"),
-    "evaluate corrupt": (with_settings("{]", "evaluate", "FOLDER"), r"settings\.json to be a JSON"),
-    "evaluate bytes": (with_settings("null", "evaluate", "FOLDER"), "JSON object"),
+    "evaluate corrupt": (with_settings("{]", "evaluate", "FOLDER"), r"settings\.json .*damaged.*--overwrite"),
+    "evaluate bytes": (with_settings("null", "evaluate", "FOLDER"), "settings.json .*damaged"),
     "tolerance": (plain("evaluate", "FOLDER", "--tolerance", "-1"), "`tolerance`"),
 }  # fmt: skip
 

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from setwise import metrics
+from setwise.app.model_file import TableModel
+from setwise.app.run_folder import RunFolder
 from setwise.cli.app import run
-from setwise.experiments.model_file import TableModel
-from setwise.experiments.runs import RunFolder
 
 QUICK = ("--epochs", "2", "--seeds", "1", "--batch-size", "32")
 
@@ -172,7 +172,7 @@ WRONG: dict[str, tuple[Wrong, str]] = {
     "no model": (no_table, r"model file at .*model\.safetensors.*`setwise train` writes one"),
     "no data": (lambda run_, _: ["predict", str(run_)], "DATA"),
     "model is text": (text_as_model, r"model\.safetensors to be a model file"),
-    "newer model": (newer, "format 99.*update"),
+    "newer model": (newer, "format is 99.*update"),
     "weights of a run": (
         lambda run_, folder: ["predict", f"{run_}/models/seed0-f1.safetensors", str(new_table(folder, "age", "b"))],
         "holds other tensors",

@@ -12,12 +12,12 @@ import pytest
 pytest.importorskip("lightgbm", reason="LightGBM is not installed")
 
 from setwise._checks import InputError
+from setwise.app.model_file import TableModel
+from setwise.app.run_folder import RunFolder
 from setwise.data import read_cells
 from setwise.experiments.comparison import ComparisonSettings, compare
-from setwise.experiments.model_file import TableModel
 from setwise.experiments.problem import draw_rows, load_problem
 from setwise.experiments.rejudging import rejudge
-from setwise.experiments.runs import RunFolder
 
 
 @pytest.fixture(scope="module")

@@ -16,18 +16,21 @@ from safetensors.torch import load_file, save_file
 
 from setwise import metrics
 from setwise._checks import InputError
+from setwise.app.files import plain, write_json
+from setwise.app.networks import MLP
+from setwise.app.run_folder import RunFolder
 from setwise.experiments import comparison, fitting, learners, learning, problem
 from setwise.experiments.comparison import ComparisonSettings, compare
 from setwise.experiments.constraints import Constraints
 from setwise.experiments.judging import judge, row_of
-from setwise.experiments.networks import MLP
 from setwise.experiments.problem import draw, initial_network, load_problem
 from setwise.experiments.rejudging import rejudge
-from setwise.experiments.runs import RunFolder, plain, write_json
 from setwise.experiments.scoring import shuffled
+from setwise.experiments.settings import read_settings
 from setwise.experiments.tables import table
 from setwise.measures import Measure, parse
 from setwise.training import Blend, EachMember
+from support.resealing import change_json, change_weights, note_digests, seal_text
 from support.runs import Stopped, Watch
 
 
@@ -76,8 +79,9 @@ def no_page(monkeypatch: pytest.MonkeyPatch, finished: Path) -> None:
 
 
 def comparable(out: Path) -> dict[str, Any]:
-    """Results without the times, which differ between any two runs."""
+    """Results without the times, which differ between any two runs, and so the checksum."""
     results: dict[str, Any] = json.loads((out / "results.json").read_text())
+    del results["sha256"]
     for run in results["runs"]:
         assert run.pop("seconds") > 0
     return results
@@ -97,12 +101,12 @@ def assert_same_run(out: Path, other: Path) -> None:
 def test_the_folder_holds_everything(finished: Path, settings: ComparisonSettings) -> None:
     assert {path.name for path in finished.iterdir()} == {
         "settings.json", "runs.jsonl", "results.json", "report.html", "model.safetensors",
-        "models", "scores", "checkpoints",
+        "models", "scores", "checkpoints", ".lock",
     }  # fmt: skip
     stems = {f"seed{seed}-{method}" for seed in (0, 1) for method in ("cross_entropy", "auc")}
     assert {path.name for path in (finished / "models").iterdir()} == {f"{stem}.safetensors" for stem in stems}
     assert {path.name for path in (finished / "scores").iterdir()} == {f"{stem}.npz" for stem in stems}
-    assert RunFolder(finished).settings()[0] == settings
+    assert read_settings(RunFolder(finished))[0] == settings
     assert len((finished / "runs.jsonl").read_text().splitlines()) == 4
 
 
@@ -359,8 +363,10 @@ def test_what_a_kill_leaves_behind_is_mended(
     shutil.copytree(finished, out)
     (out / "results.json").unlink()
     damage(out)
+    notes: list[str] = []
     progress = Watch(-1)
-    compare(settings, out, resume=True, progress=progress)
+    compare(settings, out, resume=True, progress=progress, notes=notes.append)
+    assert sum("this training is run again" in note for note in notes) == 4 - done
     assert progress.calls[0] == ("start", 4, done)
     assert_same_run(out, finished)
     assert len((out / "runs.jsonl").read_text().splitlines()) == 4
@@ -438,10 +444,10 @@ def test_a_stored_run_judged_again_agrees(finished: Path) -> None:
 def test_it_judges_the_weights_and_not_the_stored_scores(finished: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     shutil.copytree(finished, out)
-    shutil.rmtree(out / "scores")
-    path = out / "models" / "seed1-auc.safetensors"
-    weights = load_file(path)
-    save_file({name: tensor.neg() if tensor.ndim == 2 else tensor for name, tensor in weights.items()}, path)
+    change_weights(
+        out / "models" / "seed1-auc.safetensors", lambda weights: [w.neg_() for w in weights.values() if w.ndim == 2]
+    )
+    note_digests(out)
     found = rejudge(out).disagreements
     assert found
     assert all(text.startswith("seed 1, auc: ") for text in found)
@@ -481,24 +487,37 @@ def write(name: str, text: str) -> Callable[[Path], None]:
     return damage
 
 
+def resealed(text: str) -> Callable[[Path], None]:
+    def damage(out: Path) -> None:
+        (out / "settings.json").write_bytes(seal_text(text + "\n"))
+
+    return damage
+
+
 def other_network(out: Path) -> None:
     save_file({"weight": torch.zeros(3)}, out / "models" / "seed0-auc.safetensors")
+    note_digests(out)
+
+
+def no_runs(out: Path) -> None:
+    change_json(out / "results.json", lambda results: results.update(runs=3))
 
 
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
         (remove("settings.json"), r"no settings\.json"),
-        (write("settings.json", "{"), r"settings\.json to be a JSON file"),
-        (write("settings.json", "[]"), "JSON object"),
-        (write("settings.json", '{"format": 99}'), "format 3"),
-        (write("settings.json", '{"format": 3, "data": "", "settings": {"epochs": 0}}'), "`epochs`"),
-        (write("settings.json", '{"format": 3, "data": "", "settings": {"epoks": 1}}'), "`epoks`"),
-        (write("settings.json", '{"format": 3, "data": "", "settings": {"epochs": "9"}}'), "`epochs`"),
+        (write("settings.json", "{"), r"settings\.json .*damaged.*--overwrite"),
+        (write("settings.json", "[]"), r"settings\.json .*damaged.*--overwrite"),
+        (resealed('{"format": 99}'), "format 4"),
+        (resealed('{"format": 4, "data": "", "settings": {"epochs": 0}}'), "`epochs`"),
+        (resealed('{"format": 4, "data": "", "settings": {"epoks": 1}}'), "`epoks` .*did you mean 'epochs'"),
+        (resealed('{"format": 4, "data": "", "settings": {"epochs": "9"}}'), "`epochs`"),
         (remove("results.json"), r"no results\.json.*--resume"),
-        (write("results.json", '{"runs": 3}'), "results of a run"),
-        (remove("models/seed1-auc.safetensors"), r"weights of seed 1, auc.*no such file"),
-        (write("models/seed1-auc.safetensors", "no"), "safetensors file"),
+        (write("results.json", '{"runs": 3}'), r"results\.json .*checksum differs.*--resume"),
+        (no_runs, r"results\.json .*content cannot be right"),
+        (remove("models/seed1-auc.safetensors"), r"seed1-auc\.safetensors .*no such file.*--resume"),
+        (write("models/seed1-auc.safetensors", "no"), r"seed1-auc\.safetensors .*checksum differs.*--resume"),
         (other_network, "names or shapes differ"),
     ],
 )
@@ -666,7 +685,9 @@ def test_files_are_named_safely() -> None:
 
 
 def test_json_is_strict(tmp_path: Path) -> None:
-    write_json(tmp_path / "a.json", {"x": [np.float32(1.5), math.nan, -math.inf], 3: np.arange(2)})
-    assert json.loads((tmp_path / "a.json").read_text()) == {"x": [1.5, None, None], "3": [0, 1]}
+    write_json(tmp_path / "a.json", {"x": [np.float32(1.5), math.nan, -math.inf], "3": np.arange(2)})
+    found = json.loads((tmp_path / "a.json").read_text())
+    assert len(found.pop("sha256")) == 64
+    assert found == {"x": [1.5, None, None], "3": [0, 1]}
     assert plain(np.bool_(True)) is True
     assert [path.name for path in tmp_path.iterdir()] == ["a.json"]

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from setwise._checks import InputError
-from setwise.experiments.networks import MLP, DeepLabV3Plus, ResNet18, SegNet, SmallConvNet
+from setwise.app.networks import MLP, SmallConvNet
+from setwise.experiments.networks import DeepLabV3Plus, ResNet18, SegNet
 
 
 @pytest.fixture(autouse=True)

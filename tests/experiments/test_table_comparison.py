@@ -14,14 +14,15 @@ import torch
 
 from setwise import metrics
 from setwise._checks import InputError
+from setwise.app.model_file import TableModel
+from setwise.app.run_folder import RunFolder
 from setwise.data import read_cells
 from setwise.experiments import comparison
 from setwise.experiments.comparison import ComparisonSettings, compare, with_epochs
 from setwise.experiments.constraints import Constraints, Groups, check_text, group_columns, scored
-from setwise.experiments.model_file import TableModel
 from setwise.experiments.problem import draw, draw_rows, load_problem
 from setwise.experiments.rejudging import rejudge
-from setwise.experiments.runs import RunFolder
+from setwise.experiments.settings import read_settings
 
 ROWS = 400
 
@@ -398,7 +399,7 @@ def test_epochs_go_by_the_size_of_the_table(size: int, epochs: int, patience: in
 def test_a_sized_run_says_so_and_is_resumed(settings: ComparisonSettings, tmp_path: Path) -> None:
     results = compare(replace(settings, seeds=1, batch_size=225), tmp_path / "out", sized=True)
     assert results.settings.epochs == 60
-    assert RunFolder(tmp_path / "out").settings()[0] == results.settings
+    assert read_settings(RunFolder(tmp_path / "out"))[0] == results.settings
     assert compare(results.settings, tmp_path / "out", resume=True).runs == results.runs
 
 

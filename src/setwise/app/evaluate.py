@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from setwise._checks import InputError
+from setwise._files import write_bytes
 from setwise.data.tables.reading import read_frame
 from setwise.data.tables.values import near_column, to_number
 from setwise.report import ConstraintCheck, Evaluation, evaluate
@@ -92,9 +93,8 @@ def evaluate_table(
 
 def write_json(evaluation: Evaluation, path: Path) -> None:
     """All figures of an evaluation as JSON; the file is replaced as a whole."""
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(json.dumps(evaluation.to_dict(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    partial.replace(path)
+    text = json.dumps(evaluation.to_dict(), indent=1, ensure_ascii=False) + "\n"
+    write_bytes(path, text.encode())
 
 
 def check_output(option: str, path: Path | None) -> None:

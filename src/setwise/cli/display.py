@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
@@ -76,6 +77,13 @@ class Bars:
         """Set the number of trainings."""
         self.progress.update(self.trainings, total=total, completed=done)
         self.progress.start()
+
+    def note(self, text: str) -> None:
+        """Say on stderr what is computed again, and why."""
+        if self.progress.live.is_started:
+            self.progress.console.print(f"setwise: {text}", markup=False, soft_wrap=True)
+        else:
+            sys.stderr.write(f"setwise: {' '.join(text.split())}\n")
 
     def training(self, seed: int, method: str, epochs: int) -> None:
         """Begin the bar of one training."""

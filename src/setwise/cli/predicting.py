@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING
 from setwise._checks import InputError, in_range
 
 if TYPE_CHECKING:
-    from setwise.experiments.model_file import Prediction
+    from setwise.app.model_file import Prediction
 
 HEADER = ("row", "prediction", "probability")
 
@@ -25,9 +25,9 @@ def predict(model: Path, data: Path, out: Path | None, threshold: float | None) 
         out: The CSV file to write; None for stdout.
         threshold: A probability instead of the model's own threshold.
     """
+    from setwise._files import write_whole
+    from setwise.app.model_file import TableModel
     from setwise.data import read_cells
-    from setwise.experiments.model_file import TableModel
-    from setwise.experiments.runs import write_whole
 
     if threshold is not None:
         in_range("threshold", threshold, 0, 1)

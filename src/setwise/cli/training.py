@@ -31,16 +31,16 @@ def read_assignments(texts: Sequence[str]) -> dict[str, Any]:
             raise InputError(f"Expected --set name=value, such as --set blend=1, but got {text!r}.")
         try:
             found[name.strip()] = json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             found[name.strip()] = value.strip()
     return found
 
 
 def settings_of(given: dict[str, Any], out: Path | None, *, resume: bool) -> tuple[ComparisonSettings, Path]:
     """Settings and folder. On resume the stored settings count, and given ones must agree with them."""
+    from setwise.app.run_folder import RunFolder
     from setwise.experiments.problem import is_table
-    from setwise.experiments.runs import RunFolder
-    from setwise.experiments.settings import ComparisonSettings
+    from setwise.experiments.settings import ComparisonSettings, read_settings
 
     ComparisonSettings.check_names(given)
     measure = given.get("measure", ComparisonSettings.measure)
@@ -55,7 +55,7 @@ def settings_of(given: dict[str, Any], out: Path | None, *, resume: bool) -> tup
         short = re.sub(r"\W+", "-", measure).strip("-")
         out = Path("runs") / f"{short}-{stem}"
     if resume:
-        return replace(RunFolder(out).settings()[0], **given), out
+        return replace(read_settings(RunFolder(out))[0], **given), out
     if given.get("subject_to") and given.get("members", 1) != 1:
         raise InputError(
             f"Expected `members` to be 1 with constraints, which are for the scores of one network, but got "
@@ -77,7 +77,9 @@ def train(given: dict[str, Any], out: Path | None, *, resume: bool, overwrite: b
 
         sized = by_size and settings.model == "network" and is_table(settings.data)
         with Bars(settings.parsed_measure().title) as bars:
-            results = compare(settings, out, resume=resume, overwrite=overwrite, sized=sized, progress=bars)
+            results = compare(
+                settings, out, resume=resume, overwrite=overwrite, sized=sized, progress=bars, notes=bars.note
+            )
     except KeyboardInterrupt:
         return f"stopped.{f' Continue with: setwise train --out {shlex.quote(str(out))} --resume' if out else ''}"
     show(results, out)

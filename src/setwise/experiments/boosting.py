@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from setwise._checks import InputError, extra
-from setwise.experiments.model_file import BOOSTER, START, booster_bytes, score_trees
+from setwise.app.model_file import BOOSTER, START, booster_bytes, score_trees
 from setwise.experiments.problem import Draw
 from setwise.experiments.scoring import Fit
 from setwise.experiments.settings import ComparisonSettings

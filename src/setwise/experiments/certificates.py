@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from setwise.experiments.runs import plain
+from setwise.app.files import plain
 
 if TYPE_CHECKING:
     from setwise.metrics import ConstraintBound

@@ -9,7 +9,8 @@ Example:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,7 +18,9 @@ from typing import Any, Protocol
 from numpy.typing import NDArray
 
 from setwise._checks import extra
-from setwise.experiments import model_file
+from setwise.app import model_file
+from setwise.app.files import contents_of, write_json
+from setwise.app.run_folder import MODEL, RECORDS, REPORT, RESULTS, RunFolder
 from setwise.experiments.constraints import Constraints
 from setwise.experiments.judging import (
     BASELINE,
@@ -32,10 +35,10 @@ from setwise.experiments.judging import (
 from setwise.experiments.learners import learn, score_sets
 from setwise.experiments.model_notes import column_notes
 from setwise.experiments.problem import Draw, Problem, draw, draw_rows, load_problem
-from setwise.experiments.runs import RunFolder, write_json
+from setwise.experiments.records import check_record
 from setwise.experiments.scoring import repeatable
 from setwise.experiments.seed_intervals import TestSets
-from setwise.experiments.settings import ComparisonSettings
+from setwise.experiments.settings import ComparisonSettings, check_same, read_settings
 from setwise.experiments.tables import sampling_of, table
 from setwise.lagrangian._threshold_search import TOLERANCE
 from setwise.metrics import CalibrationMap, fit_calibration
@@ -81,6 +84,7 @@ def compare(
     overwrite: bool = False,
     sized: bool = False,
     progress: Progress | None = None,
+    notes: Callable[[str], object] | None = None,
 ) -> Results:
     """Train both methods over all seeds, judge them, write everything to a folder.
 
@@ -91,53 +95,82 @@ def compare(
         overwrite: Replace the run in ``out``.
         sized: Take epochs and patience from the size of the training set: :func:`with_epochs`.
         progress: Told how it gets on.
+        notes: Told, a sentence each, which files in ``out`` are damaged and computed again.
 
     Raises:
         InputError: When the settings, the data or the folder cannot be used.
-        OSError: When a file is missing or cannot be read.
+        OSError: When a file is missing, or cannot be read or written.
     """
-    folder, progress = RunFolder(out), progress or _Silent()
-    if resume:
-        folder.settings()  # says so when there is nothing to resume
-    else:
-        folder.check_free(overwrite=overwrite)
-    measure = settings.parsed_measure()
-    if settings.model == "boosting":
-        extra("lightgbm", "boosting")  # says what to install before anything is read
-    with repeatable(settings.threads):
+    folder = RunFolder(out)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(folder.locked(create=False))
+        if resume:
+            read_settings(folder)  # says so when there is nothing to resume
+        else:
+            folder.check_free(overwrite=overwrite)
+        if settings.model == "boosting":
+            extra("lightgbm", "boosting")  # says what to install before anything is read
+        stack.enter_context(repeatable(settings.threads))
         problem = load_problem(settings)
-        constraints = Constraints(settings.subject_to, problem.groups)
-        fingerprint = problem.fingerprint()
         rows, draws = zip(*(draw_rows(problem, settings, seed) for seed in range(settings.seeds)), strict=True)
         if sized:
             settings = with_epochs(settings, draws[0]["train"]["size"])
         first = draw(problem, settings, 0)  # refuses columns that cannot be used before anything is written
+        comparison = _Comparison(settings, problem, folder)
+        stack.enter_context(folder.locked(create=True))
         if resume:
-            folder.check_same(settings, fingerprint)
+            check_same(folder, settings, comparison.fingerprint)
         else:
-            folder.create(settings, fingerprint, overwrite=overwrite)
-        finished = folder.repair()
-        wanted = [(seed, method) for seed in range(settings.seeds) for method in methods(measure)]
-        progress.start(len(wanted), sum((seed, method.key) in finished for seed, method in wanted))
+            folder.create(settings.to_dict(), comparison.fingerprint, overwrite=overwrite)
+        runs = comparison.train(first, progress or _Silent(), notes or (lambda _: None))
+        # What an earlier command has stored may be whole and yet make no sense.
+        stack.enter_context(contents_of(folder.path / RECORDS, "replace the run with --overwrite"))
+        return comparison.conclude(rows, draws, runs)
+
+
+class _Comparison:
+    """The two halves of a comparison, once its data is read: the trainings, and what is made of them."""
+
+    def __init__(self, settings: ComparisonSettings, problem: Problem, folder: RunFolder) -> None:
+        self.settings, self.problem, self.folder = settings, problem, folder
+        self.fingerprint = problem.fingerprint()
+
+    def train(self, first: Draw, progress: Progress, notes: Callable[[str], object]) -> list[dict[str, Any]]:
+        """The records of all trainings; those that the folder lacks, or has damaged, are run."""
+        settings, folder = self.settings, self.folder
+        wanted = [(seed, method) for seed in range(settings.seeds) for method in methods(settings.parsed_measure())]
+        keys = [(seed, method.key) for seed, method in wanted]
+        finished, found = folder.repair(keys, lambda record: check_record(record, settings))
+        outputs = (RESULTS, REPORT) if self.problem.table is None else (MODEL, RESULTS, REPORT)
+        for text in (*found, *folder.damaged_outputs(outputs, all_done=len(finished) == len(keys))):
+            notes(text)
+        progress.start(len(wanted), len(finished))
+        constraints = Constraints(settings.subject_to, self.problem.groups)
         drawn, drawn_seed = first, 0
         for seed, method in wanted:
             if (seed, method.key) not in finished:
                 if drawn_seed != seed:
-                    drawn, drawn_seed = draw(problem, settings, seed), seed
+                    drawn, drawn_seed = draw(self.problem, settings, seed), seed
                 progress.training(seed, method.title, settings.epochs)
                 task = _Task(settings, drawn, constraints, seed, method.key)
-                finished[seed, method.key] = task.run(folder, progress)
+                finished[seed, method.key] = task.run(folder, progress, notes)
                 progress.finished()
-        runs = [finished[seed, method.key] for seed, method in wanted]
+        return [finished[key] for key in keys]
+
+    def conclude(
+        self, rows: Sequence[dict[str, NDArray[Any]]], draws: Sequence[dict[str, Any]], runs: list[dict[str, Any]]
+    ) -> Results:
+        """Keep the best model, make the table, write results and report."""
+        settings, problem, folder, measure = self.settings, self.problem, self.folder, self.settings.parsed_measure()
         kept = _keep_model(problem, settings, runs, folder)
-    data = {"name": problem.name, "positive": problem.positive, "sha256": fingerprint}
-    groups = {name: list(group.names) for name, group in problem.groups.items()}
-    made_with = versions(*(["lightgbm"] if settings.model == "boosting" else []))
-    sampling = sampling_of(TestSets.of(rows, own=problem.table is None), measure, runs, folder.scores)
-    results = Results(settings, data, draws, runs, table(measure, runs, sampling), made_with, groups, kept)
-    write_json(folder.path / "results.json", results.to_dict())
-    write_report(report_of(results, folder), folder.path / "report.html")
-    return results
+        data = {"name": problem.name, "positive": problem.positive, "sha256": self.fingerprint}
+        groups = {name: list(group.names) for name, group in problem.groups.items()}
+        made_with = versions(*(["lightgbm"] if settings.model == "boosting" else []))
+        sampling = sampling_of(TestSets.of(rows, own=problem.table is None), measure, runs, folder.scores)
+        results = Results(settings, data, draws, runs, table(measure, runs, sampling), made_with, groups, kept)
+        write_json(folder.path / RESULTS, results.to_dict())
+        write_report(report_of(results, folder), folder.path / REPORT)
+        return results
 
 
 def with_epochs(settings: ComparisonSettings, size: int) -> ComparisonSettings:
@@ -162,7 +195,7 @@ class _Task:
         self.settings, self.drawn, self.constraints = settings, drawn, constraints
         self.seed, self.method = seed, method
 
-    def run(self, folder: RunFolder, progress: Progress) -> dict[str, Any]:
+    def run(self, folder: RunFolder, progress: Progress, notes: Callable[[str], object]) -> dict[str, Any]:
         """Train, judge and store."""
         fit = learn(
             self.drawn,
@@ -172,6 +205,7 @@ class _Task:
             baseline=self.method == BASELINE,
             folder=folder.file("checkpoints", self.seed, self.method),
             on_epoch=progress.epoch,
+            on_note=notes,
         )
         scores = score_sets(fit.weights, self.drawn, self.settings)
         columns = list(self.drawn.beside["test"].groups)
@@ -234,8 +268,8 @@ def _keep_model(
         settings.recipe().to_dict(),
         about,
         _calibration(folder.scores(best["seed"], best["method"])),
-    ).save(folder.path / model_file.FILE)
-    kept = {"file": model_file.FILE, "method": best["method"], "seed": best["seed"], "validation": quality(best)[-1]}
+    ).save(folder.path / MODEL)
+    kept = {"file": MODEL, "method": best["method"], "seed": best["seed"], "validation": quality(best)[-1]}
     return kept | certificate | {"columns": column_notes(drawn.encoding, settings)}
 
 

@@ -22,7 +22,8 @@ from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint
 from torch import Tensor
 from torch.utils.data import DataLoader, Sampler, TensorDataset
 
-from setwise.experiments.scoring import SCORING_BATCH, Fit, repeatable, score, score_sets, seed_epoch
+from setwise.app.networks import SCORING_BATCH, score
+from setwise.experiments.scoring import Fit, repeatable, score_sets, seed_epoch
 
 if TYPE_CHECKING:
     from setwise.integrations.lightning import MeasureModule

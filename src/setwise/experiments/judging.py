@@ -13,19 +13,20 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import NDArray
 
 from setwise import metrics
+from setwise.app.run_folder import FORMAT
 from setwise.experiments import certificates
 from setwise.experiments.constraints import Constraints, scored
 from setwise.experiments.model_notes import usage_notes
 from setwise.experiments.problem import is_table
 from setwise.experiments.protocol import judged_sentences
 from setwise.experiments.seed_intervals import seed_interval
-from setwise.experiments.settings import FORMAT, ComparisonSettings
+from setwise.experiments.settings import ComparisonSettings
 from setwise.metrics import Interval
 from setwise.report import ConstraintRow, Method, Report, Row, Training, interval_text, verdict
 from setwise.report.content import inline
 
 if TYPE_CHECKING:
-    from setwise.experiments.runs import RunFolder
+    from setwise.app.run_folder import RunFolder
     from setwise.lagrangian.thresholds import ThresholdFit
     from setwise.measures import Measure
 

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
-from setwise._checks import InputError
+from setwise.app import model_file
+from setwise.app.files import contents_of
 from setwise.experiments import boosting, learning, scoring
-from setwise.experiments.model_file import BOOSTER
 from setwise.experiments.problem import initial_network, make_network
 from setwise.training.ensemble import network_of
 
@@ -30,6 +30,7 @@ def learn(
     baseline: bool,
     folder: Path,
     on_epoch: Callable[[int, float], None],
+    on_note: Callable[[str], object],
 ) -> scoring.Fit:
     """One training.
 
@@ -41,13 +42,17 @@ def learn(
         baseline: Whether cross-entropy is minimized.
         folder: For checkpoints.
         on_epoch: Told the epochs done and the last validation measure.
+        on_note: Told in a sentence that the checkpoint is damaged, and the training begins anew.
     """
     if settings.model == "boosting":
         return boosting.learn_trees(drawn, settings, seed=seed, baseline=baseline, on_epoch=on_epoch)
     recipe = settings.recipe(baseline=baseline)
     course = learning.Course(recipe, baseline, constraints, seed, settings.epochs, settings.patience)
-    network = recipe.network(initial_network(drawn, settings, seed))
-    return learning.learn(network, drawn, course, folder, on_epoch)
+
+    def start() -> nn.Module:
+        return recipe.network(initial_network(drawn, settings, seed))
+
+    return learning.learn(start, drawn, course, folder, on_epoch, on_note)
 
 
 def score_sets(weights: Mapping[str, Tensor], drawn: Draw, settings: ComparisonSettings) -> dict[str, NDArray[Any]]:
@@ -60,11 +65,10 @@ def score_sets(weights: Mapping[str, Tensor], drawn: Draw, settings: ComparisonS
 
 
 def check_weights(weights: Mapping[str, Tensor], drawn: Draw, settings: ComparisonSettings, path: Path) -> None:
-    """Refuse weights that are not those of the run's model."""
-    if settings.model == "boosting":
-        if BOOSTER not in weights:
-            raise InputError(f"Expected {path} to hold trees of LightGBM, but it holds {', '.join(weights)}.")
-        return
-    expected = network_of(weights, lambda: make_network(drawn.train.tensors[0], settings.width)).state_dict()
-    if {k: v.shape for k, v in weights.items()} != {k: v.shape for k, v in expected.items()}:
-        raise InputError(f"Expected {path} to hold weights of this run's network, but their names or shapes differ.")
+    """Refuse weights that are not those of the run's model, before it is built."""
+    inputs = drawn.train.tensors[0]
+    with contents_of(path, "it is of another run, or not written by setwise"):
+        if settings.model == "boosting":
+            model_file.check_trees(weights, inputs.shape[1])
+        else:
+            model_file.check_weights(weights, lambda: make_network(inputs, settings.width))

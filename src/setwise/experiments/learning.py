@@ -21,9 +21,11 @@ from torch.optim import AdamW, Optimizer
 
 from setwise import metrics
 from setwise._checks import InputError
+from setwise._files import DamagedFileError
+from setwise.app.networks import score
 from setwise.experiments.constraints import Constraints
 from setwise.experiments.problem import Draw
-from setwise.experiments.scoring import Fit, score, seed_epoch, shuffled
+from setwise.experiments.scoring import Fit, seed_epoch, shuffled
 from setwise.lagrangian import ConstrainedObjective
 from setwise.lagrangian._report import Scored
 from setwise.lagrangian._threshold_search import TOLERANCE
@@ -31,6 +33,7 @@ from setwise.training import Checkpoint, Recipe
 from setwise.training._call import call_loss
 from setwise.training.progress import PassesProgress
 
+_NO_STATE = (RuntimeError, TypeError, ValueError, KeyError, IndexError, AttributeError, ArithmeticError)
 Loss = Callable[[Tensor, Tensor, Tensor], Tensor]  # of scores, labels and positions in the training set
 
 
@@ -55,21 +58,43 @@ class Course:
     patience: int
 
 
-def learn(network: nn.Module, drawn: Draw, course: Course, folder: Path, on_epoch: Callable[[int, float], None]) -> Fit:
+def learn(
+    start: Callable[[], nn.Module],
+    drawn: Draw,
+    course: Course,
+    folder: Path,
+    on_epoch: Callable[[int, float], None],
+    on_note: Callable[[str], object],
+) -> Fit:
     """Train until the epochs or the patience are used up, going on from the checkpoint in ``folder`` if there is one.
 
+    A checkpoint that is damaged, or cannot be gone on with, is thrown away, and the training starts from its beginning.
+
     Args:
-        network: The network, with its initial weights.
+        start: Gives the network with its initial weights, the same every time.
         drawn: Training and validation set.
         course: How to train.
         folder: Where the checkpoint of the last epoch is.
         on_epoch: Told the epochs done and the last validation measure.
+        on_note: Told in a sentence that the training starts from its beginning, and why.
     """
-    trainer = _Trainer(network, drawn, course)
     folder.mkdir(parents=True, exist_ok=True)
-    checkpoint = Checkpoint(folder / "last.ckpt", **trainer.parts())
+    path = folder / "last.ckpt"
+    if path.exists():
+        try:
+            return _train(_Trainer(start(), drawn, course), course, path, on_epoch)
+        except _NO_STATE as error:  # also from later epochs: a state may fit and yet be none to go on from
+            why = error.why if isinstance(error, DamagedFileError) else str(error)[:200]
+            on_note(f"{path} is damaged ({why}): this training starts from its beginning.")
+            path.unlink()
+    return _train(_Trainer(start(), drawn, course), course, path, on_epoch)
+
+
+def _train(trainer: _Trainer, course: Course, path: Path, on_epoch: Callable[[int, float], None]) -> Fit:
+    checkpoint = Checkpoint(path, **trainer.parts())
     fit = trainer.record.fit
     if checkpoint.load():
+        trainer.check_state()
         on_epoch(fit.epochs, fit.history["measure"][-1])
     while fit.epochs < course.epochs and trainer.record.waited < course.patience:
         started = time.perf_counter()
@@ -146,6 +171,26 @@ class _Trainer:
             "record": self.record,
         }
         return found if self.average is None else found | {"average": self.average}
+
+    def check_state(self) -> None:
+        """Refuse a loaded state that cannot be one of this training, though every part has taken its own."""
+        fit, weights = self.record.fit, self.network.state_dict()
+        series = [*fit.history.values(), [self.record.best, fit.seconds]]
+        finite = all(isinstance(value, float) and math.isfinite(value) for values in series for value in values)
+        counts = fit.epochs, fit.best_epoch, self.record.waited
+        if not finite or not 1 <= fit.best_epoch <= fit.epochs <= self.course.epochs or not all(map(_is_int, counts)):
+            raise InputError("its history is none of this training")
+        if self.record.waited != fit.epochs - fit.best_epoch:
+            raise InputError("its patience does not fit its history")
+        kept, own = ({k: (v.shape, v.dtype) for k, v in each.items()} for each in (fit.weights, weights))
+        if kept != own:
+            raise InputError("its best weights are those of another network")
+        for parameter, state in self.optimizer.state.items():
+            if any(part.shape not in (parameter.shape, ()) for part in state.values() if isinstance(part, Tensor)):
+                raise InputError("its optimizer's state is that of another network")
+        tensors = [*fit.weights.values(), *weights.values()]
+        if not all(bool(tensor.isfinite().all()) for tensor in tensors):
+            raise InputError("its weights are not finite")
 
     def train_epoch(self, epoch: int) -> float:
         """One pass over the training set; the mean loss."""
@@ -229,6 +274,10 @@ class _Trainer:
 
     def _weights(self) -> dict[str, Tensor]:
         return {name: tensor.detach().clone() for name, tensor in self.network.state_dict().items()}
+
+
+def _is_int(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _fused(optimizer: Optimizer) -> Optimizer:

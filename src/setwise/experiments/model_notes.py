@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from setwise.experiments.model_file import FILE
+from setwise.app.run_folder import MODEL
 
 if TYPE_CHECKING:
     from setwise.data import TableEncoding
@@ -35,11 +35,11 @@ def column_notes(encoding: TableEncoding, settings: ComparisonSettings) -> dict[
 def usage_notes() -> dict[str, str]:
     """Texts to copy, by title; paths are relative to the folder of the report."""
     return {
-        "On the command line, in the folder of this report": f"setwise predict {FILE} new.csv --out predictions.csv",
+        "On the command line, in the folder of this report": f"setwise predict {MODEL} new.csv --out predictions.csv",
         "In Python": (
             "from setwise.data import read_cells\n"
-            "from setwise.experiments.model_file import TableModel\n\n"
-            f'model = TableModel.load("{FILE}")\n'
+            "from setwise.app.model_file import TableModel\n\n"
+            f'model = TableModel.load("{MODEL}")\n'
             'found = model.predict(read_cells("new.csv"))\n'
             "found.classes, found.probabilities"
         ),

@@ -12,17 +12,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from setwise._checks import InputError, in_range
+from setwise.app.files import contents_of
+from setwise.app.model_file import TableModel
+from setwise.app.run_folder import MODEL, RESULTS, RunFolder
 from setwise.experiments.constraints import Constraints
 from setwise.experiments.judging import judge, methods, number
 from setwise.experiments.learners import check_weights, score_sets
 from setwise.experiments.problem import draw, draw_rows, load_problem
-from setwise.experiments.runs import RunFolder, read_json
+from setwise.experiments.records import check_record
 from setwise.experiments.scoring import repeatable
 from setwise.experiments.seed_intervals import TestSets
+from setwise.experiments.settings import ComparisonSettings, read_settings
 from setwise.experiments.tables import sampling_of, table
 
 if TYPE_CHECKING:
-    from setwise.experiments.settings import ComparisonSettings
     from setwise.report import Row
 
 
@@ -67,10 +70,10 @@ def rejudge(
     """
     in_range("tolerance", tolerance, 0)
     folder = RunFolder(run)
-    settings, fingerprint = folder.settings()
+    settings, fingerprint = read_settings(folder)
     sure = settings.confidence if confidence is None else confidence
     in_range("confidence", sure, 0, 1, open_high=True)
-    stored = _stored_runs(folder)
+    stored = _stored_runs(folder, settings)
     with repeatable(settings.threads):
         problem = load_problem(settings if data is None else replace(settings, data=data))
         if problem.fingerprint() != fingerprint:
@@ -107,17 +110,17 @@ def rejudge(
     return Rejudged(settings, table(measure, runs, sampling, at_threshold=anew), runs, disagreements)
 
 
-def _stored_runs(folder: RunFolder) -> dict[tuple[int, str], dict[str, Any]]:
-    path = folder.path / "results.json"
-    if not path.is_file():
-        raise InputError(
-            f"Expected {folder.path} to be a finished run, but it has no results.json; "
-            f"finish it with: setwise train --out {folder.path} --resume"
-        )
-    try:
-        return {(run["seed"], run["method"]): run for run in read_json(path)["runs"]}
-    except (KeyError, TypeError) as error:
-        raise InputError(f"Expected {path} to hold the results of a run, but it does not.") from error
+def _stored_runs(folder: RunFolder, settings: ComparisonSettings) -> dict[tuple[int, str], dict[str, Any]]:
+    """The records of ``results.json``, whose files are all as they were written."""
+    results, found, again = folder.results(), {}, f"run it again with: {folder.resuming}"
+    with contents_of(folder.path / RESULTS, again):
+        for record in results["runs"]:
+            check_record(record, settings)
+            folder.verify(record, again)
+            found[record["seed"], record["method"]] = record
+        if results["model"] is not None:
+            TableModel.load(folder.path / MODEL)
+    return found
 
 
 def _disagreements(

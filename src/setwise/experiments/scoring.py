@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import TensorDataset
 
+from setwise.app.networks import score
+
 if TYPE_CHECKING:
     from setwise.experiments.problem import Draw
 
 HISTORY = ("loss", "measure", "surrogate", "gap")
-SCORING_BATCH = 4096
 
 
 @dataclass
@@ -52,14 +53,6 @@ def shuffled(size: int, batch_size: int, seed: int, epoch: int) -> Iterable[NDAr
 def seed_epoch(seed: int, epoch: int) -> None:
     """Set torch's seed for one epoch, so that a training that was stopped goes on as it would have."""
     torch.manual_seed(int(np.random.SeedSequence([seed, epoch]).generate_state(1)[0]))
-
-
-@torch.no_grad()
-def score(network: torch.nn.Module, data: TensorDataset | Tensor) -> Tensor:
-    """Logits of a whole set in evaluation mode.  # shape: (n,)."""
-    network.eval()
-    inputs = data if isinstance(data, Tensor) else data.tensors[0]
-    return torch.cat([network(part) for part in torch.split(inputs, SCORING_BATCH)])
 
 
 def score_sets(network: torch.nn.Module, validation: TensorDataset, test: TensorDataset) -> dict[str, NDArray[Any]]:

@@ -2,22 +2,45 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from setwise._checks import InputError, in_range, is_count, one_of
+from setwise._checks import InputError, in_range, one_of
+from setwise.data._files import near_match
 from setwise.experiments.constraints import check_text
 from setwise.measures import Measure, parse
 from setwise.training import Recipe
 
-FORMAT = 3  # of settings.json and results.json; raised when they change their meaning
+if TYPE_CHECKING:
+    from setwise.app.run_folder import RunFolder
+
 MODELS = ("network", "boosting")
 CONFIDENCE = 0.95  # of constraints, unless told otherwise
 _OWN_RATE = "learning_rate"  # the recipe's setting of another name here
 _SHARED = tuple(each.name for each in fields(Recipe) if each.name not in ("measure", _OWN_RATE))
 _OF_TABLES = ("target", "weight", "split", "group", "drop", "use", "subject_to", "max_weight")
 _LISTS = ("group", "drop", "use", "subject_to")
+# Most of each, so that no setting, mistyped or from somebody else's run, takes the memory or the threads of a machine.
+_MOST = {
+    "seeds": 1_000,
+    "epochs": 100_000,
+    "patience": 100_000,
+    "width": 1_024,
+    "members": 64,
+    "batch_size": 1 << 20,
+    "threads": 1_024,
+}
+_MOST_PRODUCTS = {  # of settings that multiply: the weights of all networks, and what a layer gives for a batch
+    ("width", "width", "members"): 1 << 24,
+    ("batch_size", "width", "members"): 1 << 26,
+}
+_MOST_TEXTS, _MOST_LENGTH, _MOST_POINTS, _MOST_OPTION = 10_000, 4_096, 10_000, 1e6
+_OPTIONAL_TEXTS = ("target", "weight", "split", "surrogate", "loss_measure", "average")
+_FINITE = ("learning_rate_cross_entropy", "learning_rate_measure", "weight_decay", "max_weight", "margin", "margin_end")
+_WRONG_VALUES = (TypeError, ValueError, KeyError, AttributeError, IndexError, ArithmeticError, RecursionError)
 _BOOSTING = {"epochs": 400, "patience": 40}  # rounds are cheap, and each does little
 
 
@@ -102,21 +125,18 @@ class ComparisonSettings:
     threads: int = 1
 
     def __post_init__(self) -> None:
+        self._check_kinds()
         measure = parse(self.measure)
         if measure.layout != "binary" or measure.minimize:
             raise InputError(
                 "Expected `measure` to be one of two classes for which more is better, such as 'auc' or 'f1', "
                 f"but got {measure.name!r}."
             )
-        if not isinstance(self.data, str) or not self.data:
-            raise InputError(f"Expected `data` to be a name or a path, but got {self.data!r}.")
         one_of("model", self.model, MODELS)
         for name in _LISTS:  # JSON has lists, a frozen value needs tuples
             object.__setattr__(self, name, _texts(name, getattr(self, name)))
         for text in self.subject_to:
             check_text(text)
-        for name in ("seeds", "epochs", "patience", "width", "threads"):
-            is_count(name, getattr(self, name))
         in_range("confidence", self.confidence, 0, 1, open_high=True)
         if self.max_weight is not None:
             in_range("max_weight", self.max_weight, 0, open_low=True)
@@ -127,6 +147,35 @@ class ComparisonSettings:
         for name in ("learning_rate_cross_entropy", "learning_rate_measure"):
             in_range(name, getattr(self, name), 0, open_low=True)
         self.recipe()  # checks the rest
+
+    def _check_kinds(self) -> None:
+        """Types and sizes, before anything is made of the values."""
+        for name in ("data", "measure"):
+            if not isinstance(getattr(self, name), str) or not getattr(self, name):
+                raise InputError(f"Expected `{name}` to be a name or a path, but got {getattr(self, name)!r:.80}.")
+        for name in ("data", "measure", *_OPTIONAL_TEXTS):
+            _check_text(name, getattr(self, name))
+        if not isinstance(self.positive, int) or isinstance(self.positive, bool):
+            _check_text("positive", self.positive)
+        for name in ("measure", "loss_measure"):
+            _check_points(name, getattr(self, name) or "")
+        if not isinstance(self.balance, bool):
+            raise TypeError(f"Expected `balance` to be true or false, but got {type(self.balance).__name__}.")
+        for name in _FINITE:
+            if getattr(self, name) is not None:
+                in_range(name, getattr(self, name), open_low=True, open_high=True)
+        for name, most in _MOST.items():
+            _check_count(name, getattr(self, name), most)
+        self._check_sizes()
+
+    def _check_sizes(self) -> None:
+        """Products of settings, and the options of the loss."""
+        for names, most in _MOST_PRODUCTS.items():
+            size = math.prod(getattr(self, name) for name in names)
+            if size > most:
+                shown = " * ".join(f"`{name}`" for name in names)
+                raise InputError(f"Expected {shown} to be at most {most}, but got {size}; lower one of them.")
+        _check_options(self.loss_options)
 
     @classmethod
     def for_measure(cls, measure: str, **given: Any) -> ComparisonSettings:
@@ -173,11 +222,11 @@ class ComparisonSettings:
 
     @classmethod
     def check_names(cls, values: Mapping[str, Any]) -> None:
-        """Refuse a setting that does not exist, and list those that do."""
-        names = {each.name for each in fields(cls)}
-        unknown = sorted(set(values) - names)
-        if unknown:
-            raise InputError(f"Expected settings among {', '.join(sorted(names))}, but got `{unknown[0]}`.")
+        """Refuse a setting that does not exist, name the nearest that do, and list all."""
+        names = sorted(each.name for each in fields(cls))
+        for name in sorted(set(values) - set(names)):
+            hint = near_match(name[:80], names)
+            raise InputError(f"Expected settings among {', '.join(names)}, but got `{name:.80}`{hint}.")
 
     def differences(self, other: ComparisonSettings) -> list[tuple[str, Any, Any]]:
         """Names of the settings that differ, with both values."""
@@ -185,7 +234,80 @@ class ComparisonSettings:
         return [(name, mine[name], theirs[name]) for name in mine if mine[name] != theirs[name]]
 
 
+def read_settings(folder: RunFolder) -> tuple[ComparisonSettings, str]:
+    """The settings that a run was started with, and the fingerprint of its data.
+
+    Raises:
+        InputError: When there is no run, its settings are damaged, or not allowed.
+    """
+    values, fingerprint = folder.settings()
+    try:
+        return ComparisonSettings.from_dict(values), fingerprint
+    except _WRONG_VALUES as error:
+        raise InputError(
+            f"Expected {folder.path / 'settings.json'} to hold valid settings, but it does not: {error}"[:1000]
+        ) from error
+
+
+def check_same(folder: RunFolder, settings: ComparisonSettings, fingerprint: str) -> None:
+    """Refuse to go on with other settings or other data than the run was started with."""
+    stored, data = read_settings(folder)
+    for name, new, old in settings.differences(stored):
+        raise InputError(
+            f"Expected `{name}` to be {old!r}, as when the run in {folder.path} was started, but got {new!r}; "
+            "leave it out to resume, or start anew with --overwrite or another --out."
+        )
+    if fingerprint != data:
+        raise InputError(f"Expected `data` {settings.data} to be as when {folder.path} was made, but it has changed.")
+
+
 def _texts(name: str, value: Any) -> tuple[str, ...]:
-    if isinstance(value, str) or not all(isinstance(item, str) for item in value):
-        raise TypeError(f"Expected `{name}` to be a list of texts, but got {value!r}.")
+    if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
+        raise TypeError(f"Expected `{name}` to be a list of texts, but got {value!r:.200}.")
+    if len(value) > _MOST_TEXTS or any(len(item) > _MOST_LENGTH for item in value):
+        raise InputError(
+            f"Expected `{name}` to be at most {_MOST_TEXTS} texts of at most {_MOST_LENGTH} characters, "
+            f"but got {len(value)}."
+        )
     return tuple(value)
+
+
+def _check_text(name: str, value: Any) -> None:
+    if value is not None and not isinstance(value, str):
+        raise TypeError(f"Expected `{name}` to be a text, but got {type(value).__name__}.")
+    if value is not None and len(value) > _MOST_LENGTH:
+        raise InputError(f"Expected `{name}` to have at most {_MOST_LENGTH} characters, but got {len(value)}.")
+
+
+def _check_count(name: str, value: Any, most: int) -> None:
+    text = f"Expected `{name}` to be an integer of at least 1 and at most {most}, but got {value!r:.80}."
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(text)
+    if not 1 <= value <= most:
+        raise InputError(text)
+
+
+def _check_points(name: str, measure: str) -> None:
+    """Refuse grids of more points than can be of use: "auc(50)" has 50 for every example."""
+    for found in re.findall(r"\(\s*([0-9][0-9.eE+_]*)", measure):
+        try:
+            points = float(found)
+        except ValueError:
+            continue  # no number, as `parse` will say
+        if points > _MOST_POINTS:
+            raise InputError(f"Expected the number of `{name}` to be at most {_MOST_POINTS}, but got {found:.80}.")
+
+
+def _check_options(options: Any) -> None:
+    """Refuse options of a loss that are no plain texts or numbers of a usual size."""
+    if not isinstance(options, Mapping):
+        raise TypeError(f"Expected `loss_options` to be a mapping, but got {type(options).__name__}.")
+    waiting = list(options.items())
+    while waiting:
+        name, value = waiting.pop()
+        if isinstance(value, list | tuple) and len(value) <= _MOST_LENGTH:
+            waiting += [(name, item) for item in value if not isinstance(item, list | tuple)]
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            in_range(f"loss_options[{name!r:.80}]", value, -_MOST_OPTION, _MOST_OPTION)
+        elif not isinstance(value, str | bool | None):
+            raise TypeError(f"Expected `loss_options` to hold texts and numbers, but {name!r:.80} is {value!r:.80}.")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from setwise._files import seal_page, write_bytes
 from setwise.report import evaluation_parts, parts
 from setwise.report.content import Report, Row, verdict
 from setwise.report.data import comparison_data, evaluation_data
@@ -126,9 +127,8 @@ def render_evaluation(
 
 def _write(page: str, path: str | Path) -> Path:
     path = Path(path)
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(page, encoding="utf-8")
-    return partial.replace(path)
+    write_bytes(path, page.encode())
+    return path
 
 
 def _page(title: str, body: str, data: Mapping[str, Any]) -> str:
@@ -141,7 +141,7 @@ def _page(title: str, body: str, data: Mapping[str, Any]) -> str:
     text = json.dumps(data, separators=(",", ":"), allow_nan=False, ensure_ascii=True)
     safe = text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
     shown = escaped(shown_name(title))
-    return (
+    return seal_page(
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         # The browser itself sees to it that the page loads nothing from anywhere and runs this script alone.

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from setwise._checks import extra
-from setwise.experiments.runs import write_whole
+from setwise._files import write_whole
 from setwise.report.shapes import STYLE
 
 

@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from setwise._checks import is_count
+from setwise.app.networks import SmallConvNet
 from setwise.data import load_fashion
-from setwise.experiments.networks import SmallConvNet
 from setwise.experiments.reproduce.drawing import figure
 from setwise.experiments.reproduce.study import Cell, Context, Record, Study, grid
 from setwise.nmf import heat_maps

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from setwise._checks import extra
-from setwise.experiments.runs import write_whole
+from setwise._files import write_whole
 from setwise.experiments.segmenting import Scenes
 from setwise.report.shapes import STYLE
 

@@ -10,7 +10,8 @@ from typing import Any, Self
 from torch import nn
 
 from setwise._checks import InputError, in_range, is_count, one_of
-from setwise.experiments.networks import ResNet18, SmallConvNet
+from setwise.app.networks import SmallConvNet
+from setwise.experiments.networks import ResNet18
 
 ALGORITHMS = ("adamw", "sgd")
 SCHEDULES = ("one_cycle", "steps")

@@ -11,10 +11,10 @@ from typing import Any, Self
 import numpy as np
 
 from setwise._checks import extra, one_of
+from setwise._files import write_whole
 from setwise.experiments.reproduce.panels import new_figure
 from setwise.experiments.reproduce.study import Cell, Context, Record, Study, grid
 from setwise.experiments.reproduce.summaries import change_text, mean_of
-from setwise.experiments.runs import write_whole
 from setwise.experiments.sized_digits import BASELINES, METHODS, NETWORKS, DigitProtocol, train_digits
 from setwise.metrics import Interval
 from setwise.report import interval_text

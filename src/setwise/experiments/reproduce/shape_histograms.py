@@ -15,9 +15,9 @@ import numpy as np
 
 from setwise import data
 from setwise._checks import is_count, one_of
+from setwise._files import write_whole
 from setwise.experiments.reproduce import problem
 from setwise.experiments.reproduce.study import Cell, Context, Record, Study, grid
-from setwise.experiments.runs import write_whole
 from setwise.experiments.segmenting import scenes
 from setwise.report import shape_histogram
 

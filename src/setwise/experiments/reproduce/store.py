@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from setwise.experiments.runs import plain
+from setwise.app.files import plain
 
 
 class RunLog:

@@ -23,13 +23,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from setwise._checks import InputError, is_count
+from setwise._files import write_whole
 from setwise.experiments import fitting
 from setwise.experiments.comparison import Progress
 from setwise.experiments.judging import versions
 from setwise.experiments.machine import cpu, cpus_of
 from setwise.experiments.reproduce.problem import is_present
 from setwise.experiments.reproduce.store import RunLog, commit
-from setwise.experiments.runs import write_whole
 
 if TYPE_CHECKING:
     from setwise.experiments.reproduce.entry import Entry

@@ -14,10 +14,10 @@ import numpy as np
 
 from setwise import metrics
 from setwise._checks import extra
+from setwise._files import write_whole
 from setwise.experiments.machine import cpus_of
 from setwise.experiments.reproduce.entry import installed
 from setwise.experiments.reproduce.runner import Plan
-from setwise.experiments.runs import write_whole
 from setwise.metrics import Interval
 from setwise.report import interval_text
 from setwise.report.shapes import STYLE

@@ -1,4 +1,4 @@
-"""Networks that train in seconds on a CPU."""
+"""The networks that `setwise train` trains: a perceptron for tables and a small convnet for images."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
+from torch.utils.data import TensorDataset
 
 from setwise._checks import InputError, in_range, is_count, is_floating
-from setwise.experiments.networks._common import check_images, conv_bn, squeeze_single
+
+SCORING_BATCH = 4096  # rows scored at once
 
 
 class SmallConvNet(nn.Module):
@@ -98,3 +100,37 @@ class MLP(nn.Module):
         is_floating("input", input)
         if input.ndim != 2 or input.shape[1] != self.in_features:
             raise InputError(f"Expected `input` of shape (n, {self.in_features}), but got {tuple(input.shape)}.")
+
+
+@torch.no_grad()
+def score(network: nn.Module, data: TensorDataset | Tensor) -> Tensor:
+    """Logits of a whole set in evaluation mode.  # shape: (n,)."""
+    network.eval()
+    inputs = data if isinstance(data, Tensor) else data.tensors[0]
+    return torch.cat([network(part) for part in torch.split(inputs, SCORING_BATCH)])
+
+
+def check_images(input: Tensor, channels: int, *, smallest: int = 1) -> None:
+    """Refuse anything but floating-point images (n, channels, h, w) of at least ``smallest`` pixels a side."""
+    is_floating("input", input)
+    if input.ndim != 4 or input.shape[1] != channels:
+        raise InputError(f"Expected `input` of shape (n, {channels}, h, w), but got {tuple(input.shape)}.")
+    if min(input.shape[2:]) < smallest:
+        raise InputError(
+            f"Expected `input` to be at least {smallest} pixels high and wide, but got {tuple(input.shape[2:])}."
+        )
+
+
+def squeeze_single(output: Tensor) -> Tensor:
+    """Logits without their channel axis where there is one output only: (n, 1, ...) becomes (n, ...)."""
+    return output.squeeze(1) if output.shape[1] == 1 else output
+
+
+def conv_bn(inputs: int, outputs: int, size: int, *, stride: int = 1, dilation: int = 1) -> nn.Sequential:
+    """Convolution, batch norm and ReLU; padded so that a stride of 1 keeps the size."""
+    pad = dilation * (size // 2)
+    return nn.Sequential(
+        nn.Conv2d(inputs, outputs, size, stride=stride, padding=pad, dilation=dilation, bias=False),
+        nn.BatchNorm2d(outputs),
+        nn.ReLU(inplace=True),
+    )

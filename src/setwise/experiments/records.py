@@ -1,0 +1,54 @@
+"""Checks of the stored record of a training, which may have been damaged or made up since it was written."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from setwise._checks import InputError
+from setwise.app.run_folder import PARTS
+from setwise.experiments.judging import AT_THRESHOLD, RANKING, methods, row_of
+from setwise.experiments.settings import ComparisonSettings
+
+
+def check_record(record: Mapping[str, Any], settings: ComparisonSettings) -> None:
+    """Refuse a record with missing keys, wrong types, or numbers that a training cannot give.
+
+    Raises:
+        InputError: When something is wrong with it; a missing key is a KeyError.
+    """
+    measure = settings.parsed_measure()
+    _check("seed", record["seed"], isinstance(record["seed"], int) and record["seed"] in range(settings.seeds))
+    _check("method", record["method"], record["method"] in [method.key for method in methods(measure)])
+    _check("feasible", record["feasible"], isinstance(record["feasible"], bool))
+    _check("threshold", record["threshold"], _is_number(record["threshold"]))
+    _check("seconds", record["seconds"], _is_number(record["seconds"], none=False) and record["seconds"] >= 0)
+    for name in (row_of(measure), *RANKING, *AT_THRESHOLD, "precision", "recall"):
+        _check(f"metrics.{name}", record["metrics"][name], _is_number(record["metrics"][name]))
+    for name in PARTS:
+        digest = record["files"][name]
+        _check(f"files.{name}", digest, isinstance(digest, str) and len(digest) == 64)
+    epochs, best = record["epochs"], record["best_epoch"]
+    _check("epochs", epochs, _is_count(epochs, settings.epochs))
+    _check("best_epoch", best, _is_count(best, epochs))
+    _check("history", "no values of the measure", "measure" in record["history"])
+    for name, values in record["history"].items():
+        sized = isinstance(values, list) and len(values) == epochs
+        _check(f"history.{name}", values, sized and all(map(_is_number, values)))
+
+
+def _is_number(value: object, *, none: bool = True) -> bool:
+    """Whether it is a finite number, or null, which stands for one that is not finite."""
+    if value is None:
+        return none
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _is_count(value: object, most: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most
+
+
+def _check(name: str, value: object, holds: bool) -> None:  # noqa: FBT001 (what is checked)
+    if not holds:
+        raise InputError(f"`{name}` cannot be {value!r:.80}")
