@@ -37,10 +37,9 @@ def usage_notes() -> dict[str, str]:
     return {
         "On the command line, in the folder of this report": f"setwise predict {MODEL} new.csv --out predictions.csv",
         "In Python": (
-            "from setwise.data import read_cells\n"
             "from setwise.app.model_file import TableModel\n\n"
             f'model = TableModel.load("{MODEL}")\n'
-            'found = model.predict(read_cells("new.csv"))\n'
+            'found = model.predict(pandas.read_csv("new.csv"))\n'
             "found.classes, found.probabilities"
         ),
     }

@@ -18,7 +18,7 @@ from setwise import data
 from setwise._checks import InputError
 from setwise.app.networks import MLP, SmallConvNet
 from setwise.data import RawTable, TableEncoding
-from setwise.data.tables.inspection import split_columns, table_warnings
+from setwise.data.tables.inspection import floor_warnings, split_columns, table_warnings
 from setwise.data.tables.values import find_column
 from setwise.experiments.calibration_rows import ValidationRows, validation_rows
 from setwise.experiments.constraints import Constraints, Groups, group_columns, no_blanks
@@ -195,8 +195,18 @@ def _load_table(settings: ComparisonSettings) -> Problem:
         parts=None if settings.split is None else _parts(table, settings.split),
         weights=None if settings.weight is None else table.weights(settings.weight),
         groups={name: Groups(*table.groups(name)) for name in wanted},
-        notes=(*table.notes, *(warning.message for warning in table_warnings(table))),
+        notes=(*table.notes, *(warning.message for warning in (*table_warnings(table), *_floors(table, settings)))),
     )
+
+
+def _floors(table: RawTable, settings: ComparisonSettings) -> list[data.TableWarning]:
+    """Floors and ceilings that the rows kept for it cannot certify."""
+    if not settings.certifies or settings.weight is not None:
+        return []
+    own = settings.parsed_measure().subject_to
+    texts = [*settings.subject_to, *([own] if own else [])]
+    share = (1 - settings.test) * settings.validation / 2
+    return floor_warnings(table, texts, settings.confidence, share)
 
 
 def _check_column(argument: str, name: str, table: RawTable) -> None:

@@ -2,7 +2,7 @@
 
 from setwise.data.tables.codes import CategoryCode, ColumnCode, DateCode, News, NumberCode, TextCode
 from setwise.data.tables.encoding import TableEncoding
-from setwise.data.tables.inspection import Inspection, inspect
+from setwise.data.tables.inspection import Inspection, TableWarning, inspect
 from setwise.data.tables.kinds import Kind, judge
 from setwise.data.tables.raw_table import RawTable, read_table
 from setwise.data.tables.reading import read_blocks, read_frame
@@ -19,6 +19,7 @@ __all__ = [
     "RawTable",
     "Table",
     "TableEncoding",
+    "TableWarning",
     "TextCode",
     "inspect",
     "judge",

@@ -153,7 +153,8 @@ def inspect(
     warnings = [TableWarning("reading", note) for note in table.notes]
     warnings += _of_kinds(table) + _split_columns(table) + _leaks(table) + _order(table) + _duplicates(table)
     texts = [subject_to] if isinstance(subject_to, str) else list(subject_to or ())
-    warnings += _too_few(table, texts, confidence, calibration_share)
+    floors = [*texts, *([own] if (own := _own_floor(measure)) else [])]
+    warnings += floor_warnings(table, floors, confidence, calibration_share)
     is_path = isinstance(source, str) or hasattr(source, "__fspath__")
     flags = {"--subject-to": texts, "--group": group, "--drop": drop, "--use": use, "--split": split_columns(table)[:1]}
     command = _command(str(source), table, positive, measure, flags) if is_path else ""
@@ -303,7 +304,7 @@ def _duplicates(table: RawTable) -> list[TableWarning]:
     return [TableWarning("duplicates", message)]
 
 
-def _too_few(table: RawTable, texts: Sequence[str], confidence: float, share: float) -> list[TableWarning]:
+def floor_warnings(table: RawTable, texts: Sequence[str], confidence: float, share: float) -> list[TableWarning]:
     """Floors and ceilings that so many rows cannot certify, even with perfect scores."""
     positives = int(table.labels.sum())
     found = []
@@ -330,6 +331,12 @@ def _too_few(table: RawTable, texts: Sequence[str], confidence: float, share: fl
                     message = f"Too few rows to certify {text}{of}: {bound.reason}."
                     found.append(TableWarning("positives", message))
     return found
+
+
+def _own_floor(measure: str | None) -> str:
+    """The condition in the name of a measure: ``recall>=0.9`` of ``precision@recall>=0.9``."""
+    name, _, condition = (measure or "").replace(" ", "").partition("@")
+    return condition if name in ("precision", "recall", "tpr", "fpr") and re.search("[<>]=", condition) else ""
 
 
 def _parts(table: RawTable, text: str) -> list[tuple[str, NDArray[np.bool_]]]:

@@ -61,6 +61,11 @@ class TextTable:
         self.dialect = find_dialect(path, text, header=header, sep=sep, whole=len(head) < _HEAD)
         self.info = TableInfo(self.dialect.names, self.dialect.header, self.dialect.sep == ";", list(self.dialect.notes))
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of all columns."""
+        return self.dialect.names
+
     def frame(self, columns: Collection[str] | None = None, texts: Collection[str] = ()) -> pd.DataFrame:
         """All rows.
 

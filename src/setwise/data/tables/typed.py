@@ -63,9 +63,14 @@ class ParquetTable:
 
     def blocks(self, columns: Collection[str] | None = None, texts: Collection[str] = ()) -> Iterator[pd.DataFrame]:
         """The rows, some at a time."""
+        for table in self.arrow_blocks(columns):
+            yield frame_of_arrow(table, str(self.path), texts)
+
+    def arrow_blocks(self, columns: Collection[str] | None = None) -> Iterator[pa.Table]:
+        """The rows, some at a time, with the types of the file."""
         try:
             for batch in self._file.iter_batches(_ROWS, columns=self._wanted(columns), use_threads=False):
-                yield frame_of_arrow(self._arrow.Table.from_batches([batch]), str(self.path), texts)
+                yield self._arrow.Table.from_batches([batch])
         except (self._arrow.ArrowException, OSError) as error:
             raise self._unreadable(error) from error
 
