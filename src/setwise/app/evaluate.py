@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 SUFFIXES = (".csv", ".tsv", ".txt", ".gz", ".xz", ".bz2", ".zip", ".parquet", ".pq")
 """Names of tables end so."""
 
+
 @dataclass(frozen=True)
 class Columns:
     """Names of the columns of a table: scores, the target, and maybe groups and weights."""
@@ -140,7 +141,9 @@ def _read(path: Path, columns: Columns) -> dict[str, Any]:
     if columns.weight is not None:
         parts["weight"] = _weights(_numbers(frame[columns.weight], path, "--weight"), columns.weight, path)
     if columns.groups:
-        parts["group"] = {name: frame[name].cat.add_categories("(missing)").fillna("(missing)") for name in columns.groups}
+        parts["group"] = {
+            name: frame[name].cat.add_categories("(missing)").fillna("(missing)") for name in columns.groups
+        }
     return parts
 
 

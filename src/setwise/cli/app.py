@@ -183,9 +183,7 @@ def inspect(
     *,
     target: Annotated[str | None, typer.Option(help="Target column. [default: the last]")] = None,
     positive: Annotated[str | None, typer.Option(help="Positive value of the target.")] = None,
-    measure: Annotated[
-        str | None, typer.Option(help='Measure to train for, such as "precision@recall>=0.9".')
-    ] = None,
+    measure: Annotated[str | None, typer.Option(help='Measure to train for, such as "precision@recall>=0.9".')] = None,
     subject_to: Annotated[
         list[str] | None, typer.Option(help='What is to hold on new data, such as "recall>=0.8"; may be repeated.')
     ] = None,
@@ -200,9 +198,19 @@ def inspect(
     """Look at a table before training: its columns, what will become of them, and what may go wrong."""
     from setwise.cli import inspecting
 
-    options = {"target": target, "positive": positive, "measure": measure, "subject_to": subject_to or ()}
-    options |= {"confidence": confidence, "group": group or (), "drop": drop or (), "use": use or ()}
-    inspecting.inspect(data, options)
+    inspecting.inspect(
+        data,
+        {
+            "target": target,
+            "positive": positive,
+            "measure": measure,
+            "subject_to": subject_to or (),
+            "confidence": confidence,
+            "group": group or (),
+            "drop": drop or (),
+            "use": use or (),
+        },
+    )
 
 
 @app.command()

@@ -44,6 +44,8 @@ def predict(
             keep=keep,
             on_rows=lambda rows: progress.update(task, completed=rows),
         )
-    said = f"{found.rows:,} rows, {found.positives:,} of them {stored.encoding.classes[1]!r} ({stored.encoding.target})."
+    said = (
+        f"{found.rows:,} rows, {found.positives:,} of them {stored.encoding.classes[1]!r} ({stored.encoding.target})."
+    )
     kept = [f"Kept beside the predictions: {', '.join(found.kept)}."] if found.kept else []
     return [*found.remarks, *kept, said, *([] if out is None else [f"Predictions: {out}"])]

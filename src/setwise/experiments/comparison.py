@@ -119,8 +119,9 @@ def compare(
         first = draw(problem, settings, 0)  # refuses columns that cannot be used before anything is written
         comparison = _Comparison(settings, problem, folder)
         stack.enter_context(folder.locked(create=True))
-        for note in () if resume or notes is None else problem.notes:
-            notes(note)
+        for text in problem.notes:
+            if notes is not None and not resume:  # a resumed run has said them
+                notes(text)
         if resume:
             check_same(folder, settings, comparison.fingerprint)
         else:

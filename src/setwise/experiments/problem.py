@@ -175,7 +175,7 @@ def _load_table(settings: ComparisonSettings) -> Problem:
         given = getattr(settings, argument)
         for name in (given,) if isinstance(given, str) else given or ():
             _check_column(argument, name, table)
-    apart = {name: "dropped" for name in settings.drop}
+    apart = dict.fromkeys(settings.drop, "dropped")
     apart |= {settings.weight: "sample weight"} if settings.weight is not None else {}
     apart |= {settings.split: "says which rows train, validate and test"} if settings.split is not None else {}
     features = tuple(name for name in table.features if name not in apart)
