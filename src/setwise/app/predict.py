@@ -7,6 +7,7 @@ quote in front: see :func:`harmless`.
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 OURS = ("row", "prediction", "probability")
 ALL, NONE = "all", "none"
+_AMOUNT = re.compile(r"[+-]\s?[$€£¥₹]?\s?\d[\d.,\s]*\s?[$€£¥₹%]?")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
@@ -86,12 +88,13 @@ def predict_file(
 def harmless(text: str) -> str:
     """A text that no spreadsheet takes for a formula: one with =, +, -, @ or a control sign first gets a quote.
 
-    Numbers stay as they are.
+    Numbers stay as they are, also amounts.
 
-    >>> harmless("=cmd|' /C calc'!A0"), harmless("-3.5"), harmless("O'Brien")
-    ("'=cmd|' /C calc'!A0", '-3.5', "O'Brien")
+    >>> harmless("=cmd|' /C calc'!A0"), harmless("-3.50 €"), harmless("O'Brien")
+    ("'=cmd|' /C calc'!A0", '-3.50 €', "O'Brien")
     """
-    return f"'{text}" if text.startswith(_FORMULA) and to_number(text) is None else text
+    plain = to_number(text) is not None or _AMOUNT.fullmatch(text) is not None
+    return f"'{text}" if text.startswith(_FORMULA) and not plain else text
 
 
 class _Source:

@@ -1,6 +1,6 @@
-"""Character encodings: a text file, packed or not, as a stream of UTF-8.
+"""Character encodings and compression: a text file, packed or not, as a stream of UTF-8.
 
-UTF-8 (with or without a mark at its start) and UTF-16 are found by their bytes. A byte that is neither decides between
+UTF-8 (with or without a mark at its start), UTF-16 and UTF-32 are found by their bytes. A byte that is neither decides between
 two cases, by the whole file: where it stands among letters written in UTF-8 it is damage, and becomes U+FFFD; where the
 file has no such letters it is Windows-1252, the encoding of older spreadsheets. Both are said in :attr:`Utf8Stream.notes`.
 """
@@ -12,6 +12,7 @@ import codecs
 import gzip
 import io
 import lzma
+import re
 import zipfile
 import zlib
 from pathlib import Path
@@ -21,34 +22,75 @@ import numpy as np
 
 from setwise._checks import InputError
 
-PACKED = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
-UNPACKING_ERRORS = (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
+_SUFFIXES = (".gz", ".xz", ".bz2", ".zip")
+UNPACKING_ERRORS = (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, RuntimeError, NotImplementedError)
 _BLOCK = 1 << 20
 _LOOKED_AT = 4096
 # Windows-1252, and latin-1 for the five bytes without a meaning there.
 _WINDOWS = "".join(bytes([k]).decode("cp1252", "ignore") or chr(k) for k in range(256))
+_EXCEL = "an Excel workbook; save the sheet as CSV, or read it with pandas.read_excel and pass the frame in Python"
 _OTHER_FORMATS = {
-    b"PK\x03\x04": "an Excel workbook or an archive; save the sheet as CSV, or read it with pandas.read_excel",
+    b"PK\x03\x04": "an archive within an archive; unpack it first",
     b"\xd0\xcf\x11\xe0": "an old Excel workbook; save the sheet as CSV",
     b"SQLite format 3": "a database; export its table as CSV",
     b"%PDF": "a PDF; export its table as CSV",
-    b"\x89HDF": "an HDF5 file; read it with pandas and pass the frame in Python",
-    b"\x93NUMPY": "a NumPy array; pass it in Python",
+    b"\x89HDF": "an HDF5 file; read it with pandas.read_hdf and pass the frame in Python",
+    b"\x93NUMPY": "a NumPy array; pass its columns in Python",
+    b"ARROW1": "a Feather file; read it with pandas.read_feather and pass the frame in Python",
+    b"\x80\x03": "a pickle; open it where it was made and save the table as CSV or Parquet",
+    b"\x80\x04": "a pickle; open it where it was made and save the table as CSV or Parquet",
+    b"\x80\x05": "a pickle; open it where it was made and save the table as CSV or Parquet",
+    b"$FL": "an SPSS file; read it with pandas.read_spss and pass the frame in Python",
+    b"<stata": "a Stata file; read it with pandas.read_stata and pass the frame in Python",
+    b"Obj\x01": "an Avro file; save the table as Parquet or CSV",
+    b"ORC": "an ORC file; read it with pandas.read_orc and pass the frame in Python",
+    b"7z\xbc\xaf": "a 7z archive; unpack it first",
+    b"Rar!": "a RAR archive; unpack it first",
+    b"\x28\xb5\x2f\xfd": "packed with Zstandard; unpack it first",
+}
+_MARKUP = re.compile(
+    r"\s*(?:(?P<html><(?:!doctype html|html|head|body|table|meta|style|div)\b)|(?P<xml><\?xml|<[a-z][\w:.-]*(?:\s[^<>]*)?>\s*<)"
+    r"|(?P<json>\{\s*\"|\[\s*[\[{])|(?P<arff>(?:%[^\n]*\n\s*)*@relation\b))",
+    re.IGNORECASE,
+)
+_MARKED = {
+    "html": "a web page (HTML), also if it is named .xls; open it in a spreadsheet and save the sheet as CSV",
+    "xml": "XML; export the table as CSV, or read it with pandas.read_xml and pass the frame in Python",
+    "json": "JSON; read it with pandas.read_json (lines=True for one record a line) and pass the frame in Python",
+    "arff": "an ARFF file; read it with scipy.io.arff.loadarff and pass pandas.DataFrame of its first part in Python",
 }
 
 
 def open_bytes(path: Path) -> IO[bytes]:
-    """The file's bytes, unpacked where its name ends in .gz, .xz, .bz2 or .zip (of one file)."""
-    suffix = path.suffix.casefold()
-    if suffix in PACKED:
-        return PACKED[suffix](path, "rb")  # type: ignore[return-value]
-    if suffix != ".zip":
+    """The file's bytes, unpacked where it is packed by gzip, xz, bzip2 or zip (of one file), whatever its name."""
+    with path.open("rb") as file:
+        head = file.read(6)
+    if head.startswith(b"\x1f\x8b"):
+        return gzip.GzipFile(path, "rb")  # typed as a stream of bytes, unlike gzip.open
+    if head.startswith(b"\xfd7zXZ\x00"):
+        return lzma.LZMAFile(path, "rb")
+    if head.startswith(b"BZh") and head[3:4].isdigit():
+        return bz2.BZ2File(path, "rb")
+    if not head.startswith(b"PK\x03\x04") and not (head.startswith(b"PK\x05\x06") and path.suffix):
         return path.open("rb")
-    with zipfile.ZipFile(path) as archive:
-        names = [name for name in archive.namelist() if not name.endswith("/") and not name.startswith("__MACOSX")]
-        if len(names) != 1:
-            raise InputError(f"Expected {path} to hold one file, but it holds {len(names)}; unpack it first.")
-        return archive.open(names[0])  # keeps the archive's file open as long as it is read
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = [name for name in archive.namelist() if not name.endswith("/") and not name.startswith("__MACOSX")]
+            if {"[Content_Types].xml", "content.xml"} & set(names):
+                raise InputError(f"Expected {path} to be a text table (CSV), but it is {_EXCEL}.")
+            if names and all(name.endswith(".npy") for name in names):
+                raise InputError(f"Expected {path} to be a text table (CSV), but it holds NumPy arrays; pass them in Python.")
+            if len(names) != 1:
+                raise InputError(f"Expected {path} to hold one file, but it holds {len(names)}; unpack it first.")
+            return archive.open(names[0])  # keeps the archive's file open as long as it is read
+    except UNPACKING_ERRORS as error:
+        raise _not_unpacked(path, error) from error
+
+
+def _not_unpacked(path: Path, error: Exception) -> InputError:
+    kind = path.suffix.casefold() if path.suffix.casefold() in _SUFFIXES else "packed"
+    reason = str(error).rstrip(".") or type(error).__name__
+    return InputError(f"Expected {path} to be a complete {kind} file, but its bytes do not unpack: {reason}.")
 
 
 class Utf8Stream(io.RawIOBase):
@@ -76,10 +118,12 @@ class Utf8Stream(io.RawIOBase):
         head = self._read()
         for magic, what in _OTHER_FORMATS.items():
             if head.startswith(magic):
-                raise InputError(f"Expected {path} to be a text table (CSV), but it is {what}.")
+                raise self._refuse(what)
         self._codec = _codec_of(head, path)
         self._decoder = codecs.getincrementaldecoder(self._codec)()
         self._take(head.removeprefix(codecs.BOM_UTF8))
+        if marked := _MARKUP.match(self._ready[:_LOOKED_AT].decode("utf-8", "replace")):
+            raise self._refuse(_MARKED[str(marked.lastgroup)])
 
     def readable(self) -> bool:
         """Yes."""
@@ -104,12 +148,11 @@ class Utf8Stream(io.RawIOBase):
         try:
             return self._source.read(_BLOCK)
         except UNPACKING_ERRORS as error:
-            kind = self.path.suffix.casefold()
-            if kind not in (*PACKED, ".zip"):
-                raise
-            raise InputError(
-                f"Expected {self.path} to be a complete {kind} file, but its bytes do not unpack: {error}."
-            ) from error
+            raise _not_unpacked(self.path, error) from error
+
+    def _refuse(self, what: str) -> InputError:
+        self.close()
+        return InputError(f"Expected {self.path} to be a text table (CSV), but it is {what}.")
 
     def _take(self, block: bytes) -> None:
         """Make one block ready; an empty one is the end."""
@@ -145,7 +188,7 @@ class Utf8Stream(io.RawIOBase):
         except UnicodeDecodeError as error:
             if self._codec != "utf-8":
                 raise InputError(
-                    f"Expected {self.path} to be in UTF-16, as it begins, but it cannot be read: {error}; save it as "
+                    f"Expected {self.path} to be in {self._codec.upper()}, as it begins, but it cannot be read: {error}; save it as "
                     "UTF-8."
                 ) from error
         letters, bad = _count_utf8(self.path)
@@ -171,6 +214,8 @@ class Utf8Stream(io.RawIOBase):
 
 def _codec_of(head: bytes, path: Path) -> str:
     """The encoding of a file by its first block, UTF-8 unless there are zero bytes."""
+    if head.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
+        return "utf-32"
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
     if b"\0" not in head[:_LOOKED_AT]:
