@@ -208,7 +208,7 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     "group of names": ((*GOOD, "--group", "name"), r"'name' to hold at most 50 values, but it holds 800; put them"),
     "empty": (("empty.csv", "--score", "p", "--target", "y"), r"empty\.csv to hold a table, but it is empty"),
     "header only": (("header.csv", "--score", "p", "--target", "y"), r"rows below its header"),
-    "ragged": (("ragged.csv", "--score", "p", "--target", "y"), r"ragged\.csv to have 2 fields in each row.*line 3 has 1"),
+    "ragged": (("ragged.csv", "--score", "p", "--target", "y"), r"ragged\.csv to have 2 fields.*line 3 has 1"),
     "no gzip": (("broken.csv.gz", "--score", "p", "--target", "y"), r"broken\.csv\.gz to be a complete \.gz file"),
     "no parquet": (("broken.parquet", "--score", "p", "--target", "y"), r"broken\.parquet to be a Parquet file"),
     "calibration missing": ((*GOOD, "--calibration", "calib.csv"), r"calib\.csv.*no such file; did you mean 'cal"),
