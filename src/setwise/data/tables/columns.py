@@ -10,7 +10,7 @@ from setwise._checks import extra
 from setwise.data.tables.values import MISSING_NUMBERS
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    import pyarrow as pa  # type: ignore[import-untyped]
 
 _TRIED = 1000  # texts that show whether a column may be one of numbers
 
@@ -42,7 +42,7 @@ def categorical(chunks: pa.ChunkedArray | pa.DictionaryArray) -> Any:
     texts = compute.utf8_trim_whitespace(array.dictionary.cast(arrow.string()))
     texts = compute.replace_substring_regex(texts, "(?s)^'[ ]*(.*?)[ ]*'$", r"\1")
     texts = _without(texts, frozenset({""}))  # other words for missing may be names, such as NA for Namibia
-    codes = np.asarray(compute.fill_null(array.indices, -1))
+    codes = np.asarray(compute.fill_null(array.indices.cast(arrow.int64()), -1))  # polars' are unsigned
     places, kept = pandas.factorize(texts.to_numpy(zero_copy_only=False))  # None becomes -1
     if len(places):
         codes = np.where(codes >= 0, places[codes], -1)

@@ -2,23 +2,41 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
+import io
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from setwise._checks import InputError
 from setwise.data.tables.values import is_missing, to_number
 
 SEPARATORS = (",", "\t", ";", "|", " ")
-_LINES = 200  # looked at
+_LOOKED_AT = 200  # rows
+_GUESSED_BY = 50  # rows that show the separator
+_WIDEST_CELL = 1 << 27  # bytes; Python's own limit of 128 kB is less than a page of text
 _TITLES = 20  # most lines above the header that are skipped
 
 _LED = re.compile("0[0-9]+")
 
-Rows = list[tuple[int, list[str]]]  # number of the last line of each row, and its fields
+
+class Row(NamedTuple):
+    """A row of a text table.
+
+    Attributes:
+        before: Lines before it.
+        line: Number of its last line.
+        cells: Its fields.
+    """
+
+    before: int
+    line: int
+    cells: list[str]
 
 
 @dataclass(frozen=True)
@@ -30,6 +48,7 @@ class Dialect:
         names: Names of the columns.
         header: Whether they stand in the file.
         skip: Lines before the first row of values.
+        start: Bytes (of UTF-8) before it.
         plain: Whether a standard CSV reader sees the same fields; not so where runs of blanks separate, or where a
             quoted text follows a blank.
         codes: Columns that a reader would take for numbers or truth values, though they are texts: whole numbers with
@@ -41,6 +60,7 @@ class Dialect:
     names: tuple[str, ...]
     header: bool
     skip: int
+    start: int
     plain: bool
     codes: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -56,29 +76,29 @@ def find_dialect(path: Path, head: str, *, header: bool | str, sep: str | None, 
         sep: The separator, where it is known.
         whole: Whether ``head`` is all of the file.
     """
-    lines = head.splitlines(keepends=True)
+    lines = list(io.StringIO(head, newline=""))  # unlike splitlines, at line ends only, not at form feeds
     if not whole and len(lines) > 1:
         lines.pop()  # cut in its middle
-    lines = lines[:_LINES]
     if not any(line.strip() for line in lines):
         raise InputError(f"Expected {path} to hold a table, but it is empty.")
     said = 0
     if lines[0].strip().casefold().startswith("sep=") and len(lines[0].strip()) == 5:  # Excel's own first line
         sep, said = sep or lines[0].strip()[4], 1
-    sep = sep or _guess_separator(lines[said:])
-    rows, plain = _split(path, lines, sep)
-    rows = [row for row in rows if row[0] > said]
+    sep = sep or _guess_separator(lines[said:], whole=whole)
+    rows, plain = _split(path, lines, sep, whole=whole)
+    rows = [row for row in rows if row.before >= said]
     titles = _title_rows(rows)
     notes = []
     if titles:
-        notes.append(f"{titles} line{'s' * (titles > 1)} above the header left out, such as {_shown(rows[0][1])!r}.")
+        shown = _shown(rows[0].cells)
+        notes.append(f"{titles} line{'s' * (titles > 1)} above the header left out, such as {shown!r}.")
         rows = rows[titles:]
-    if len(rows[0][1]) < 2:
+    if not rows or len(rows[0].cells) < 2:
         raise InputError(
             f"Expected {path} to hold at least two columns, but found one; is it a CSV? Or its separator is none of "
-            "comma, tab, semicolon, bar and blank."
+            "comma, tab, semicolon, bar and blank: write it with one of these."
         )
-    table = [[clean(cell) for cell in row] for _, row in rows]
+    table = [[clean(cell) for cell in row.cells] for row in rows]
     _check_widths(path, sep, rows)
     named = _looks_like_header(table) if header == "infer" else bool(header)
     names = [cell or f"x{k}" if named else f"x{k}" for k, cell in enumerate(table[0])]
@@ -90,26 +110,28 @@ def find_dialect(path: Path, head: str, *, header: bool | str, sep: str | None, 
     if not body and whole:
         raise InputError(f"Expected {path} to hold rows below its header, but there are none.")
     codes = tuple(name for name, cells in zip(names, zip(*body, strict=True), strict=False) if _are_codes(cells))
-    skip = rows[0][0] if named else rows[0][0] - 1
-    return Dialect(sep, tuple(names), named, skip, plain, codes, tuple(notes))
+    skip = rows[0].line if named else rows[0].before
+    start = len("".join(lines[:skip]).encode())
+    return Dialect(sep, tuple(names), named, skip, start, plain, codes, tuple(notes))
 
 
-def _check_widths(path: Path, sep: str, rows: Rows) -> None:
+def _check_widths(path: Path, sep: str, rows: Sequence[Row]) -> None:
     """Refuse rows of different numbers of fields; the header may have one less than all the others."""
-    widths = [len(row) for _, row in rows]
+    widths = [len(row.cells) for row in rows]
     if len(widths) > 1 and set(widths[1:]) == {widths[0] + 1}:
         return
-    for line, row in rows:
-        if len(row) != widths[0]:
-            raise InputError(ragged(path, sep, widths[0], line, len(row)))
+    for row, width in zip(rows, widths, strict=True):
+        if width != widths[0]:
+            raise InputError(ragged(path, sep, widths[0], row.line, width))
 
 
 def ragged(path: Path, sep: str, expected: int, line: int, found: int) -> str:
     """The message about a row with another number of fields."""
-    return (
-        f"Expected {path} to have {expected} fields in each row, as in its first, but line {line} has {found}; a row is "
-        f"cut short, or a text that holds {sep!r} needs quotes around it."
-    )
+    if found < expected:
+        why = "the row is cut short, or is a title, a note or a total that belongs elsewhere: mend or remove the line"
+    else:
+        why = f"a text that holds {sep!r} needs double quotes around it"
+    return f"Expected {path} to have {expected} fields in each row, as in its first, but line {line} has {found}; {why}."
 
 
 def check_names(where: str, names: Sequence[str]) -> None:
@@ -122,12 +144,29 @@ def check_names(where: str, names: Sequence[str]) -> None:
         )
 
 
-def normal_rows(lines: Sequence[str], sep: str) -> Rows:
+def normal_rows(lines: Iterable[str], sep: str) -> Iterator[Row]:
     """Rows as Python's reader sees them, blanks after separators skipped; a run of blanks is one separator."""
     if sep == " ":
-        lines = [line.strip() + "\n" for line in lines]
-    reader = csv.reader(lines, delimiter=sep, skipinitialspace=True)
-    return [(reader.line_num, row) for row in reader if any(cell.strip() for cell in row)]
+        lines = (line.strip() + "\n" for line in lines)
+    return _rows(csv.reader(lines, delimiter=sep, skipinitialspace=True))
+
+
+def _rows(reader: Any) -> Iterator[Row]:
+    before = 0
+    for cells in reader:
+        if any(cell.strip() for cell in cells):
+            yield Row(before, reader.line_num, cells)
+        before = reader.line_num
+
+
+@contextlib.contextmanager
+def wide_cells() -> Iterator[None]:
+    """Python's reader without its limit on the length of a cell, which it keeps for the whole process."""
+    usual = csv.field_size_limit(_WIDEST_CELL)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(usual)
 
 
 def clean(cell: str) -> str:
@@ -143,28 +182,37 @@ def _are_codes(cells: Sequence[str]) -> bool:
     return bool(present) and (present <= {"true", "false"} or any(_LED.fullmatch(cell) for cell in present))
 
 
-def _split(path: Path, lines: Sequence[str], sep: str) -> tuple[Rows, bool]:
+def _split(path: Path, lines: Sequence[str], sep: str, *, whole: bool) -> tuple[list[Row], bool]:
     try:
-        rows = normal_rows(lines, sep)
-        strict = [row for row in csv.reader(lines, delimiter=sep) if any(cell.strip() for cell in row)]
+        with wide_cells():
+            rows = _first(normal_rows(lines, sep), _LOOKED_AT, whole=whole)
+            strict = _first(_rows(csv.reader(lines, delimiter=sep)), _LOOKED_AT, whole=whole)
     except csv.Error as error:
         raise InputError(f"Expected {path} to be a CSV table, but it cannot be parsed: {error}.") from error
     if not rows:
         raise InputError(f"Expected {path} to hold a table, but it has no rows.")
-    plain = sep != " " and [len(row) for row in strict] == [len(row) for _, row in rows]
+    plain = sep != " " and [len(row.cells) for row in strict] == [len(row.cells) for row in rows]
     return rows, plain
 
 
-def _guess_separator(lines: Sequence[str]) -> str:
+def _first(rows: Iterator[Row], count: int, *, whole: bool) -> list[Row]:
+    """The first rows; the last one of a beginning may be cut within quotes."""
+    found = list(islice(rows, count))
+    if len(found) < count and not whole and len(found) > 1:
+        found.pop()
+    return found
+
+
+def _guess_separator(lines: Sequence[str], *, whole: bool) -> str:
     """The first separator that cuts all of the first lines into the same number (over one) of fields.
 
     Where none does, that with the most fields in half of the lines: titles above the header, or damaged rows.
     """
-    lines = [line for line in lines[:50] if line.strip()]
     best, most = ",", 1
     for sep in SEPARATORS:
         try:
-            counts = [len(row) for _, row in normal_rows(lines, sep)]
+            with wide_cells():
+                counts = [len(row.cells) for row in _first(normal_rows(lines, sep), _GUESSED_BY, whole=whole)]
         except csv.Error:
             continue
         if counts and min(counts) == max(counts) > 1:
@@ -175,15 +223,16 @@ def _guess_separator(lines: Sequence[str]) -> str:
     return best
 
 
-def _title_rows(rows: Rows) -> int:
+def _title_rows(rows: Sequence[Row]) -> int:
     """How many rows of at most two fields stand before all others, which agree on more than these: titles of a sheet."""
-    widths = [len([cell for cell in row if cell.strip()]) for _, row in rows]
-    fields = [len(row) for _, row in rows]
+    fields = [len(row.cells) for row in rows]
     usual = Counter(fields).most_common(1)[0][0]
     for k in range(min(_TITLES, len(rows) - 2)):
-        if fields[k] == usual and widths[k] > 1:
-            return k if all(width == usual for width in fields[k:]) else 0
-        if widths[k] > 2:
+        filled = [cell for cell in rows[k].cells if cell.strip()]
+        # ",,y" names its last column alone (the others number rows); "Report,," is a title in a sheet of three columns.
+        if fields[k] == usual and (len(filled) > 1 or rows[k].cells[-1].strip()):
+            return k if all(width in (usual, usual + 1) for width in fields[k:]) else 0
+        if len(filled) > 2:
             return 0
     return 0
 

@@ -109,6 +109,8 @@ def _files_in(folder: Path) -> list[str]:
 
 
 def _names_of(source: Any) -> tuple[str, ...]:
+    if hasattr(source, "column_names"):
+        return tuple(source.column_names)
     return tuple(str(name) for name in (source if isinstance(source, Mapping) else source.columns))
 
 
@@ -117,9 +119,11 @@ def _by_name(columns: Collection[str | int], names: Sequence[str]) -> set[str]:
     found = set()
     for column in columns:
         if not isinstance(column, int):
-            found.add(column)
+            found.add(str(column))
         elif -len(names) <= column < len(names):
             found.add(names[column])
+        else:
+            found.add(str(column))  # a frame may call its columns 2023 and 2024
     return found
 
 
@@ -132,15 +136,31 @@ def frame_of(
         found = frame_of_mapping(source, columns, _by_name(texts, [str(name) for name in source]))
     elif isinstance(source, pandas.DataFrame):
         found = frame_of_pandas(source, columns, _by_name(texts, [str(name) for name in source.columns]))
-    elif hasattr(source, "to_arrow"):  # polars
-        table = source.to_arrow()
+    elif hasattr(source, "columns") and (hasattr(source, "to_arrow") or hasattr(source, "column_names")):
+        table = _arrow_of(source)
         names = [name for name in table.column_names if columns is None or name in columns]
         found = frame_of_arrow(table.select(names), "the frame", _by_name(texts, table.column_names))
     else:
+        hint = "; collect it first" if hasattr(source, "collect") else ""
         raise TypeError(
             "Expected the table to be a path, a frame of pandas or polars, or a mapping of columns, but got "
-            f"{type(source).__name__}."
+            f"{type(source).__name__}{hint}."
         )
     if len(found) == 0:
         raise InputError("Expected the table to hold rows, but there are none.")
     return found  # type: ignore[no-any-return]
+
+
+def _arrow_of(source: Any) -> Any:
+    """A frame of polars, or an Arrow table as it is."""
+    if hasattr(source, "column_names"):
+        return source
+    arrow = extra("pyarrow", "tables")
+    try:
+        return source.to_arrow()
+    except arrow.ArrowException as error:
+        reason = str(error).partition("\n")[0].rstrip(".")
+        raise InputError(
+            f"Expected the columns of the frame to be of types that Arrow knows, but one is not: {reason}; cast it to "
+            "numbers or texts."
+        ) from error

@@ -40,10 +40,9 @@ _OTHER_FORMATS = {
     b"\x80\x03": "a pickle; open it where it was made and save the table as CSV or Parquet",
     b"\x80\x04": "a pickle; open it where it was made and save the table as CSV or Parquet",
     b"\x80\x05": "a pickle; open it where it was made and save the table as CSV or Parquet",
-    b"$FL": "an SPSS file; read it with pandas.read_spss and pass the frame in Python",
+    b"$FL2@(#)": "an SPSS file; read it with pandas.read_spss and pass the frame in Python",
     b"<stata": "a Stata file; read it with pandas.read_stata and pass the frame in Python",
     b"Obj\x01": "an Avro file; save the table as Parquet or CSV",
-    b"ORC": "an ORC file; read it with pandas.read_orc and pass the frame in Python",
     b"7z\xbc\xaf": "a 7z archive; unpack it first",
     b"Rar!": "a RAR archive; unpack it first",
     b"\x28\xb5\x2f\xfd": "packed with Zstandard; unpack it first",
@@ -103,12 +102,18 @@ class Utf8Stream(io.RawIOBase):
     Attributes:
         notes: What was not as it should be, in sentences; complete once all has been read.
         count: How often the sign came.
+        quoted: Whether there are double quotes.
+        codes: Whether whole numbers with leading zeros stand between such signs or line ends.
     """
 
     def __init__(self, path: Path, counted: str = "") -> None:
         self.path = path
         self.notes: list[str] = []
         self.count = 0
+        self.quoted = self.codes = False
+        sign = re.escape(counted.encode())
+        # Each begins with two plain bytes, which the search finds fast.
+        self._leads = [re.compile(lead + rb'0[0-9]+[\r\n"' + sign + b"]") for lead in (sign, b"\n", b'"')] if counted else []
         self._counted = ord(counted) if counted.isascii() and counted else None
         self._source = open_bytes(path)
         self._taken = 0  # bytes of the file before the block that is being decoded
@@ -137,6 +142,13 @@ class Utf8Stream(io.RawIOBase):
         part, self._ready = self._ready[: len(view)], self._ready[len(view) :]
         view[: len(part)] = part
         return len(part)
+
+    def skip(self, size: int) -> None:
+        """Pass over so many bytes at the start; they do not count."""
+        while size and (part := self.read(size)):
+            size -= len(part)
+            if self._counted is not None:
+                self.count -= part.count(self._counted)
 
     def close(self) -> None:
         """Close the file."""
@@ -172,6 +184,9 @@ class Utf8Stream(io.RawIOBase):
             )
         if self._counted is not None:  # NumPy counts faster than bytes.count
             self.count += int(np.count_nonzero(np.frombuffer(self._ready, dtype=np.uint8) == self._counted))
+        self.quoted = self.quoted or b'"' in self._ready
+        if not self.codes:
+            self.codes = any(lead.search(self._ready) for lead in self._leads[: 2 + self.quoted])
         self._taken += len(block)
         if self._done and self._replaced:
             what = "byte is" if self._replaced == 1 else "bytes are"

@@ -10,12 +10,13 @@ import numpy as np
 
 from setwise._checks import InputError, extra
 from setwise.data.tables.columns import categorical
+from setwise.data.tables.dates import YEARS
 from setwise.data.tables.dialect import check_names
 from setwise.data.tables.values import number_text
 
 if TYPE_CHECKING:
     import pandas as pd
-    import pyarrow as pa
+    import pyarrow as pa  # type: ignore[import-untyped]
 
 SUFFIXES = (".parquet", ".pq")
 _MAGIC = b"PAR1"
@@ -116,12 +117,25 @@ def frame_of_pandas(source: pd.DataFrame, columns: Collection[str] | None, texts
 def frame_of_mapping(source: Mapping[Any, Any], columns: Collection[str] | None, texts: Collection[str]) -> Any:
     """Columns by name, each a sequence, as a frame of numbers, dates and texts."""
     pandas = extra("pandas", "tables")
+    for name, values in source.items():
+        if not hasattr(values, "__len__"):
+            raise TypeError(f"Expected column {str(name)!r} to be a sequence of values, but got {type(values).__name__}.")
     lengths = {str(name): len(values) for name, values in source.items()}
     if len(set(lengths.values())) > 1:
         shown = ", ".join(f"{name!r} has {length}" for name, length in list(lengths.items())[:4])
         raise InputError(f"Expected all columns of the table to have the same length, but {shown}.")
-    made = {name: pandas.Series(list(values)) for name, values in source.items()}
+    made = {name: _series(values) for name, values in source.items()}
     return frame_of_pandas(pandas.DataFrame(made), columns, texts)
+
+
+def _series(values: Any) -> Any:
+    pandas = extra("pandas", "tables")
+    if isinstance(values, str):
+        return pandas.Series(list(values))
+    if not isinstance(values, pandas.Series | pandas.Index | pandas.api.extensions.ExtensionArray):
+        array = np.asarray(values) if hasattr(values, "__array__") else None
+        return pandas.Series(list(values) if array is None or array.ndim != 1 else array)
+    return pandas.Series(values).reset_index(drop=True)
 
 
 def _is_text(arrow: Any, kind: Any) -> bool:
@@ -143,10 +157,11 @@ def _arrow_series(column: pa.ChunkedArray, name: str, where: str, *, text: bool)
     if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind) or types.is_null(kind):
         floats = column.cast(arrow.float64(), safe=False).to_numpy()
         series = pandas.Series(np.asarray(floats, dtype=np.float64), copy=False)
-        return _pandas_series(series, name, text=True) if text else series
+        return _as_texts(series, name) if text else series
     if types.is_date(kind) or types.is_timestamp(kind):
-        dates = column.cast(arrow.timestamp("ns"), safe=False)
-        return pandas.Series(dates.to_numpy().astype("datetime64[ns]"), copy=False)
+        exact = types.is_timestamp(kind) and kind.unit == "ns"
+        dates = column.cast(arrow.timestamp("ns" if exact else "us"), safe=False)
+        return pandas.Series(_nanoseconds(dates.to_numpy()), copy=False)
     if types.is_duration(kind):
         seconds = column.cast(arrow.duration("ns"), safe=False).cast(arrow.int64()).to_numpy() / 1e9
         return pandas.Series(np.asarray(seconds, dtype=np.float64), copy=False)
@@ -159,20 +174,44 @@ def _arrow_series(column: pa.ChunkedArray, name: str, where: str, *, text: bool)
 
 
 def _pandas_series(column: Any, name: str, *, text: bool) -> Any:
-    pandas = extra("pandas", "tables")
+    arrow, pandas = extra("pyarrow", "tables"), extra("pandas", "tables")
+    if column.dtype == object:
+        column = column.infer_objects()
     types, kind = pandas.api.types, column.dtype
-    categories = isinstance(kind, pandas.CategoricalDtype)
-    if not categories and types.is_datetime64_any_dtype(kind):
+    if isinstance(kind, pandas.ArrowDtype):
+        return _arrow_series(arrow.chunked_array([arrow.array(column.array)]), name, "the frame", text=text)
+    if isinstance(kind, pandas.CategoricalDtype):
+        return _texts(column, name)
+    if types.is_datetime64_any_dtype(kind):
         if getattr(kind, "tz", None) is not None:
             column = column.dt.tz_convert("UTC").dt.tz_localize(None)
-        return column.astype("datetime64[ns]")
-    if not categories and types.is_timedelta64_dtype(kind):
+        return pandas.Series(_nanoseconds(column.to_numpy()), copy=False)
+    if types.is_timedelta64_dtype(kind):
         return column.dt.total_seconds().astype(np.float64)
-    if not categories and types.is_numeric_dtype(kind) and not types.is_bool_dtype(kind) and not text:
+    if types.is_numeric_dtype(kind) and not types.is_bool_dtype(kind):
         if types.is_complex_dtype(kind):
             raise InputError(f"Expected column {name!r} to hold numbers or texts, but it holds complex numbers.")
-        return pandas.Series(column.to_numpy(dtype=np.float64, na_value=np.nan), copy=False)
+        if text and types.is_integer_dtype(kind):  # exact beyond 2**53 too
+            return _texts(column, name)
+        series = pandas.Series(column.to_numpy(dtype=np.float64, na_value=np.nan), copy=False)
+        return _as_texts(series, name) if text else series
     return _texts(column, name)
+
+
+def _as_texts(column: Any, name: str) -> Any:
+    """Numbers as texts where all are whole; others need no text, since no sign in them can be misread."""
+    values = column.to_numpy()
+    present = values[np.isfinite(values)]
+    return _texts(column, name) if np.all(present == np.floor(present)) else column
+
+
+def _nanoseconds(moments: Any) -> Any:
+    """Dates in nanoseconds; those beyond their range (years 1678 to 2261) are missing, such as the end of year 9999."""
+    years = moments.astype("datetime64[Y]").astype(np.int64) + 1970
+    outside = (years < YEARS[0]) | (years > YEARS[1])
+    if outside.any():
+        moments = np.where(outside, np.datetime64("NaT"), moments)
+    return moments.astype("datetime64[ns]")
 
 
 def _texts(column: Any, name: str) -> Any:
@@ -180,17 +219,29 @@ def _texts(column: Any, name: str) -> Any:
     arrow, pandas = extra("pyarrow", "tables"), extra("pandas", "tables")
     try:
         codes, kept = pandas.factorize(column, use_na_sentinel=True)
-    except TypeError:  # lists and records cannot be told apart
-        codes, kept = np.zeros(len(column), dtype=np.int64), [next(v for v in column if isinstance(v, list | dict | set))]
-    strange = next((value for value in kept if isinstance(value, list | dict | bytes | set | tuple | np.ndarray)), None)
+    except TypeError:  # lists and arrays have no hash
+        codes, kept = np.zeros(len(column), dtype=np.int64), list(column)
+    strange = next((value for value in kept if _is_strange(value)), None)
     if strange is not None:
         raise InputError(
             f"Expected column {name!r} to hold numbers or texts, but it holds values such as {str(strange)[:40]!r} "
             f"({type(strange).__name__}); make numbers or texts of them, or leave the column out."
         )
-    texts = arrow.array([_text(value) for value in kept], arrow.string())
+    try:
+        texts = arrow.array([_text(value) for value in kept], arrow.string())
+    except (UnicodeEncodeError, arrow.ArrowException) as error:
+        raise InputError(f"Expected the texts of column {name!r} to be valid Unicode, but one is not: {error}.") from error
     indices = arrow.array(codes, mask=codes < 0)
     return categorical(arrow.chunked_array([arrow.DictionaryArray.from_arrays(indices, texts)]))
+
+
+def _is_strange(value: object) -> bool:
+    """Whether a value is no single number, text, date or the like."""
+    if isinstance(value, str | bool | int | float | np.generic) and not isinstance(value, np.complexfloating):
+        return False
+    if isinstance(value, bytes | complex | np.ndarray | np.complexfloating) or hasattr(value, "__len__"):
+        return True
+    return type(value).__str__ is object.__str__ and type(value).__repr__ is object.__repr__
 
 
 def _text(value: Any) -> str:

@@ -42,6 +42,10 @@ def number_text(value: float) -> str:
 
 def find_column(name: str | int, columns: tuple[str, ...], argument: str) -> str:
     """The column of that name or position, or an error with near matches."""
+    if not isinstance(name, int | str):
+        name = str(name)  # as names of frames that are no texts are taken
+    if isinstance(name, int) and not -len(columns) <= name < len(columns) and str(name) in columns:
+        name = str(name)
     if isinstance(name, int):
         if not -len(columns) <= name < len(columns):
             raise InputError(f"Expected `{argument}` to be a position among {len(columns)} columns, but got {name}.")
