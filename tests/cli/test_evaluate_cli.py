@@ -209,7 +209,7 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     "empty": (("empty.csv", "--score", "p", "--target", "y"), r"empty\.csv to hold a table, but it is empty"),
     "header only": (("header.csv", "--score", "p", "--target", "y"), r"rows below its header"),
     "ragged": (("ragged.csv", "--score", "p", "--target", "y"), r"ragged\.csv to have 2 fields.*line 3 has 1"),
-    "no gzip": (("broken.csv.gz", "--score", "p", "--target", "y"), r"broken\.csv\.gz to be a complete \.gz file"),
+    "no gzip": (("broken.csv.gz", "--score", "p", "--target", "y"), r"broken\.csv\.gz to (be a complete|hold)"),
     "no parquet": (("broken.parquet", "--score", "p", "--target", "y"), r"broken\.parquet to be a Parquet file"),
     "calibration missing": ((*GOOD, "--calibration", "calib.csv"), r"calib\.csv.*no such file; did you mean 'cal"),
     "calibration lacks": ((*GOOD, "--group", "sex", "--calibration", "narrow.csv"), r"column of narrow\.csv.*no 'sex'"),
@@ -242,3 +242,10 @@ def test_wrong_calls_are_one_line(case: str, capsys: pytest.CaptureFixture[str],
 
 def test_there_are_at_least_25_wrong_calls() -> None:
     assert len(WRONG) >= 25
+
+
+def test_another_encoding_is_said(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = "p,y,city\n" + "".join(f"{k / 100},{int(k > 60)},{('Köln', 'Bonn')[k % 2]}\n" for k in range(100))
+    (folder / "latin.csv").write_bytes(text.encode("latin-1"))
+    evaluate("--group", "city", table="latin.csv")
+    assert "latin.csv: The file is not UTF-8; it was read as Windows-1252." in capsys.readouterr().err

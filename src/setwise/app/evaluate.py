@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -61,6 +61,7 @@ def evaluate_table(
     *,
     calibration: Path | None = None,
     positive: str | None = None,
+    notes: Callable[[str], object] | None = None,
     **options: Any,
 ) -> Evaluation:
     """Evaluate the columns of scores of a table.
@@ -70,6 +71,7 @@ def evaluate_table(
         columns: What stands where in it.
         calibration: A second table with the same columns, to choose the threshold on.
         positive: Value of the target that is positive.
+        notes: Told, a sentence each, what was not as it should be in the files.
         **options: Those of :func:`setwise.report.evaluate`, by name.
     """
     columns.check()
@@ -78,8 +80,8 @@ def evaluate_table(
             f"Expected --calibration to hold other rows than {path.name}, but it is the same file; leave it out to "
             "certify on the rows themselves."
         )
-    parts = _read(path, columns)
-    others = None if calibration is None else _read(calibration, columns)
+    parts = _read(path, columns, notes)
+    others = None if calibration is None else _read(calibration, columns, notes)
     return evaluate(
         parts["scores"],
         parts["labels"],
@@ -130,10 +132,13 @@ def requirement_lines(evaluation: Evaluation) -> list[tuple[bool, str]]:
     return lines
 
 
-def _read(path: Path, columns: Columns) -> dict[str, Any]:
+def _read(path: Path, columns: Columns, notes: Callable[[str], object] | None) -> dict[str, Any]:
     """Columns of a table by their roles, as :func:`setwise.report.evaluate` takes them."""
     frame, info = read_frame(path, columns=columns.all(), texts=[columns.target, *columns.groups])
     _find(columns, info.names, path)
+    if notes is not None:
+        for note in info.notes:
+            notes(f"{path.name}: {note}")
     parts: dict[str, Any] = {
         "scores": {name: _numbers(frame[name], path, "--score") for name in columns.scores},
         "labels": _labels(frame[columns.target], path),

@@ -42,6 +42,11 @@ def print_table(rows: Sequence[Row], methods: tuple[Method, Method], *, seeds: i
     console().print(shown)
 
 
+def note(text: str) -> None:
+    """Say one line on stderr."""
+    sys.stderr.write(f"setwise: {' '.join(text.split())}\n")
+
+
 class Bars:
     """Progress of a comparison: trainings in all, epochs of the current one.
 
@@ -83,7 +88,7 @@ class Bars:
         if self.progress.live.is_started:
             self.progress.console.print(f"setwise: {text}", markup=False, soft_wrap=True)
         else:
-            sys.stderr.write(f"setwise: {' '.join(text.split())}\n")
+            note(text)
 
     def training(self, seed: int, method: str, epochs: int) -> None:
         """Begin the bar of one training."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from setwise._checks import InputError
 from setwise.app.evaluate import SUFFIXES, Columns, check_output, evaluate_table, requirement_lines, write_json
-from setwise.cli.display import console
+from setwise.cli.display import console, note
 
 MET, NOT_MET = 0, 1
 
@@ -66,7 +66,7 @@ def run_table(source: Path, options: Mapping[str, Any]) -> int:
     out, json_path = given.pop("out", None), given.pop("json", None)
     check_output("--out", out)
     check_output("--json", json_path)
-    evaluation = evaluate_table(source, columns, **given)
+    evaluation = evaluate_table(source, columns, notes=note, **given)
     shown = console()
     shown.print(str(evaluation), markup=False, soft_wrap=True)
     if out is not None:

@@ -1,6 +1,7 @@
 """Tables: reading files and frames, judging columns, encoding them as numbers."""
 
-from setwise.data.tables.codes import CategoryCode, ColumnCode, DateCode, News, NumberCode, TextCode
+from setwise.data.tables.codes import CategoryCode, ColumnCode, News, NumberCode, TextCode
+from setwise.data.tables.date_code import DateCode
 from setwise.data.tables.encoding import TableEncoding
 from setwise.data.tables.inspection import Inspection, TableWarning, inspect
 from setwise.data.tables.kinds import Kind, judge

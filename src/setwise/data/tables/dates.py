@@ -51,15 +51,23 @@ _NUMERIC = re.compile(
     rf"{_WEEKDAY}(?P<a>\d{{1,2}})([-/.])(?P<b>\d{{1,2}})\2(?P<y>\d{{4}}|\d{{2}}){_TIME}", re.IGNORECASE
 )
 _NAMED = re.compile(
-    rf"{_WEEKDAY}(?:(?P<d>\d{{1,2}})(?:st|nd|rd|th)?[-/\s.]*(?:de\s+)?{_MONTH.format('m')}[-/,\s]*(?:de\s+)?(?P<y>\d{{4}}|\d{{2}})"
+    rf"{_WEEKDAY}(?:(?P<d>\d{{1,2}})(?:st|nd|rd|th)?[-/\s.]*(?:de\s+)?{_MONTH.format('m')}[-/,\s]*(?:de\s+)?"
+    rf"(?P<y>\d{{4}}|\d{{2}})"
     rf"|{_MONTH.format('m2')}\s(?P<d2>\d{{1,2}})(?:st|nd|rd|th)?,?\s(?P<y2>\d{{4}})){_TIME}",
     re.IGNORECASE,
 )
-_UNIX = re.compile(rf"{_WEEKDAY}{_MONTH.format('m')}\s+(?P<d>\d{{1,2}})\s{_CLOCK}{_ZONE}\s(?P<y>\d{{4}})", re.IGNORECASE)
-_MONTHLY = re.compile(rf"(?P<y>\d{{4}})[-/.](?P<a>\d{{2}})|(?P<a2>\d{{2}})[-/.](?P<y2>\d{{4}})|{_MONTH.format('m')}[-/\s.]*(?P<y3>\d{{4}})")
+_UNIX = re.compile(
+    rf"{_WEEKDAY}{_MONTH.format('m')}\s+(?P<d>\d{{1,2}})\s{_CLOCK}{_ZONE}\s(?P<y>\d{{4}})", re.IGNORECASE
+)
+_MONTHLY = re.compile(
+    rf"(?P<y>\d{{4}})[-/.](?P<a>\d{{2}})|(?P<a2>\d{{2}})[-/.](?P<y2>\d{{4}})"
+    rf"|{_MONTH.format('m')}[-/\s.]*(?P<y3>\d{{4}})"
+)
 _ALONE = re.compile(_CLOCK.replace(r"\d{1,2}):(?P<mi>", r"\d{1,4}):(?P<mi>"), re.IGNORECASE)
 _COMPACT = re.compile(r"(?P<y>(19|20)\d{2})(?P<a>\d{2})(?P<b>\d{2})(?:(?P<h>\d{2})(?P<mi>\d{2})(?P<s>\d{2}))?")
 _FAR = re.compile(r"(?P<y>\d{4})-\d{2}-\d{2}(?:[T ].*)?|\d{1,2}([./-])\d{1,2}\2(?P<y2>\d{4})(?:\s.*)?")
+_EASTERN_DATE = re.compile(r"\d{4}年\d{1,2}月\d{1,2}日?.*")
+_EASTERN = str.maketrans({"年": "-", "月": "-", "日": None})
 _NAT = np.datetime64("NaT", "ns")
 
 
@@ -77,7 +85,7 @@ def find_order(texts: Sequence[str]) -> str | None:
         if days:
             return days.most_common(1)[0][0]
         return "dmy" if numeric[0][2] == "." else "mdy"
-    named = (_YMD, _NAMED, _MONTHLY, _UNIX, _BASIC)
+    named = (_YMD, _NAMED, _MONTHLY, _UNIX, _BASIC, _EASTERN_DATE)
     return "ymd" if any(pattern.fullmatch(text) for text in texts for pattern in named) else None
 
 
@@ -162,9 +170,6 @@ def _moment(text: str, order: str) -> np.datetime64 | None:
     month = _month(match["m"]) if match["m"] else match["a"] or match["a2"]
     found = _date(match["y"] or match["y2"] or match["y3"], month, "1")
     return None if found is None or not 1900 <= found.year <= 2100 else np.datetime64(found, "ns")
-
-
-_EASTERN = str.maketrans({"年": "-", "月": "-", "日": None})
 
 
 def _month(name: str) -> str:

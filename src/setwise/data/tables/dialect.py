@@ -131,7 +131,9 @@ def ragged(path: Path, sep: str, expected: int, line: int, found: int) -> str:
         why = "the row is cut short, or is a title, a note or a total that belongs elsewhere: mend or remove the line"
     else:
         why = f"a text that holds {sep!r} needs double quotes around it"
-    return f"Expected {path} to have {expected} fields in each row, as in its first, but line {line} has {found}; {why}."
+    return (
+        f"Expected {path} to have {expected} fields in each row, as in its first, but line {line} has {found}; {why}."
+    )
 
 
 def check_names(where: str, names: Sequence[str]) -> None:

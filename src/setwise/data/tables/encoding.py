@@ -21,15 +21,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from setwise._checks import InputError
-from setwise.data.tables.codes import CODES, ColumnCode, News, code_from_dict
+from setwise.data.tables.codes import ColumnCode, News, number_or_inf
 from setwise.data.tables.kinds import Kind
 from setwise.data.tables.reading import frame_of
+from setwise.data.tables.stored_codes import CODES, code_from_dict
 from setwise.data.tables.values import check_types, near_column
 
 if TYPE_CHECKING:
     import pandas as pd
-
-__all__ = ["CODES", "ColumnCode", "News", "TableEncoding", "fit_encoding"]
 
 MOST_COLUMNS = 100_000  # of an encoding; a file with more is no model of ours
 
@@ -148,14 +147,19 @@ class TableEncoding:
         """
         types = {"features": list, "target": str, "positive": str, "negative": str | None, "header": bool}
         check_types("encoding", state, {**types, "left_out": dict})
-        codes = tuple(code_from_dict(each) for each in state["features"])
-        if sum(len(code.columns) for code in codes) > MOST_COLUMNS:
-            raise InputError(f"Expected the encoding to have at most {MOST_COLUMNS:,} columns, but it has more.")
+        codes, width = [], 0
+        for each in state["features"]:
+            codes.append(code_from_dict(each))
+            width += len(codes[-1].columns)
+            if width > MOST_COLUMNS:
+                raise InputError(f"Expected the encoding to have at most {MOST_COLUMNS:,} columns, but it has more.")
         names = [code.name for code in codes]
         if len(set(names)) < len(names):
             raise InputError("Expected the columns of the encoding to have different names, but one comes twice.")
-        left_out = {str(name): str(why) for name, why in state["left_out"].items()}
-        return cls(codes, state["target"], state["positive"], state["negative"], state["header"], left_out)
+        left_out = dict(state["left_out"])
+        if not all(isinstance(text, str) for item in left_out.items() for text in item):
+            raise InputError("Expected `left_out` of the encoding to hold a text for each column, but it does not.")
+        return cls(tuple(codes), state["target"], state["positive"], state["negative"], state["header"], left_out)
 
 
 def is_read(table: Any) -> bool:
@@ -180,6 +184,7 @@ def fit_encoding(
     rows: ArrayLike | None = None,
     header: bool = True,
     dropped: Mapping[str, str] | None = None,
+    row_numbers: NDArray[np.int64] | None = None,
 ) -> TableEncoding:
     """How the columns become numbers, with medians, categories and first dates of these rows only (default: all).
 
@@ -191,7 +196,15 @@ def fit_encoding(
         rows: Positions of the training rows.
         header: Whether the file's first row holds the names.
         dropped: Further columns that are no inputs, with the reason.
+        row_numbers: Where the rows stood before those without a target were left out, for messages.
     """
+    for kind in kinds:
+        if kind.infinite is not None and kind.is_input:
+            number = kind.infinite if row_numbers is None else int(row_numbers[kind.infinite])
+            raise InputError(
+                f"Expected column {kind.name!r} to hold finite numbers, but found {_cell(frame[kind.name], kind.infinite)!r}"
+                f" in row {number + 1}; mend or empty the cell, or train without the column."
+            )
     part = frame if rows is None else frame.take(np.asarray(rows))
     made = {kind.name: CODES[kind.kind].fit(kind, part[kind.name]) for kind in kinds if kind.is_input}
     codes = tuple(code for code in made.values() if code is not None)
@@ -204,3 +217,8 @@ def fit_encoding(
     left_out = {kind.name: f"{kind.kind}: {kind.why}" for kind in kinds if not kind.is_input}
     left_out |= {name: "empty: no value in the training rows" for name, code in made.items() if code is None}
     return TableEncoding(codes, target, *classes, header, left_out | dict(dropped or {}))
+
+
+def _cell(column: Any, row: int) -> str:
+    value = column.iloc[row]
+    return number_or_inf(float(value)) if column.dtype == np.float64 else str(value)

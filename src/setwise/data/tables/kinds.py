@@ -16,6 +16,7 @@ Identifiers, constants and empty columns are no inputs.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from setwise.data.tables.dates import find_order, is_ambiguous, parse_dates, parse_numbers
+from setwise.data.tables.dates import find_order, is_ambiguous, is_far, parse_dates, parse_numbers
 from setwise.data.tables.numbers import NumberStyle, find_style, is_code
 from setwise.data.tables.values import MISSING_NUMBERS, is_missing
 
@@ -36,18 +37,34 @@ MOST_CATEGORIES = 200
 _MOSTLY = 0.95  # share of the cells that decide what a column is
 _FEWEST_ROWS = 20  # fewer rows say nothing about identifiers
 _FEWEST_NUMBERS = 20  # different numbers beside which texts count as missing
+_FEWEST_DATES = 10  # different numbers such as 20240131 that show dates under any name
 _DISTINCT = 0.95  # share of different texts from which on they name rows
 _SAMPLE = 2000  # texts that are looked at word by word
 
+_COLLISIONS = 10  # numbers that should come twice by chance, and do not: they are handed out one by one
+_PARTLY = 0.5  # share of numbers or dates from which on the other cells of a column are worth a word
+
 # Names of columns that identify rows; "id" alone or as a last or first word, also in camel case.
 _ID_NAME = re.compile(
-    r"(^|.*[\s_.\-])(id|ids|uuid|guid|key|index|idx|rownum|rowid|nr|no|num|serial|ssn|iban|hash|email|phone)$"
-    r"|^(id|uuid|guid)[\s_.\-].*|^(row|row[\s_.\-]?(name|number|no|nr|num|id)|unnamed: ?\d+|record|case|lfd\.? ?nr\.?)$",
+    r"(^|.*[\s_.\-])(id|ids|uuid|guid|rownum|rowid|ssn|iban|hash|e-?mail|phone|telephone|mobile|fax)$"
+    r"|^(id|uuid|guid)[\s_.\-].*|^(row|row[\s_.\-]?(name|number|no|nr|num|id)|unnamed: ?\d+|lfd\.? ?nr\.?)$",
     re.IGNORECASE,
 )
 _CAMEL_ID = re.compile(r".*[a-z](ID|Id)$")
-_DATE_NAME = re.compile(r"(^|.*[\s_.\-])(date|day|datum|dt|dob)([\s_.\-].*|$)", re.IGNORECASE)
-_EPOCH_NAME = re.compile(r"(^|.*[\s_.\-])(timestamp|epoch|unixtime|ts|time)([\s_.\-].*|$)", re.IGNORECASE)
+# Words that may as well name a quantity ("price_index", "number of rooms").
+_WEAK_ID_NAME = re.compile(r"(^|.*[\s_.\-])(key|nr|no|num|number|serial)$|^(record|case|index|idx)$", re.IGNORECASE)
+_CODE_NAME = re.compile(
+    r"(^|.*[\s_.\-])(zip|zip_?code|post_?code|postal_?code|plz|code|fips|naics|sic)$", re.IGNORECASE
+)
+_IDENTIFIERS = {
+    "e-mail address": re.compile(r"[^@\s]+@[^@\s]+\.\w{2,}"),
+    "UUID": re.compile(r"\{?[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\}?", re.IGNORECASE),
+}
+_DATE_NAME = re.compile(r"(^|.*[\s_.\-])(date|day|datum|dt|dob|when|year|month)([\s_.\-].*|$)|.*Date$", re.IGNORECASE)
+_EPOCH_NAME = re.compile(
+    r"(^|.*[\s_.\-])(timestamp|epoch|unixtime|ts|time|date|created|updated|when|at|seconds|secs?)([\s_.\-].*|$)|.*Time$",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True)
@@ -63,6 +80,7 @@ class Kind:
         style: How its numbers are written, where they are texts.
         order: How its dates are written.
         odd: Cells of a column of numbers or dates that are neither, and count as missing.
+        infinite: Position of the first number beyond what can be computed with; None where there is none.
     """
 
     name: str
@@ -73,6 +91,7 @@ class Kind:
     style: NumberStyle | None = None
     order: str | None = None
     odd: int = 0
+    infinite: int | None = None
 
     @property
     def is_input(self) -> bool:
@@ -118,39 +137,56 @@ def _of_numbers(name: str, values: NDArray[np.float64], *, free: bool) -> Kind:
     order = _order_of_numbers(name, present)
     if order is not None:
         return Kind(name, "date", missing, distinct, order=order)
-    why = "" if free else _identifies(name, present, distinct)
-    return Kind(name, "identifier" if why else "number", missing, distinct, why)
+    why = "" if free else _identifies(name, values, distinct)
+    if why:
+        return Kind(name, "identifier", missing, distinct, why)
+    whole = bool(np.all(present == np.floor(present)))
+    if whole and not free and distinct > 2 and names_rows(name):  # so few that they are kinds of things
+        return Kind(name, "category", missing, distinct, "its name says that its numbers are names")
+    why = "its name says codes, its cells are numbers: add a letter to them to have categories" if (
+        whole and _CODE_NAME.fullmatch(name)
+    ) else ""  # fmt: skip
+    beyond = np.abs(values) > np.finfo(np.float32).max
+    return Kind(name, "number", missing, distinct, why, infinite=int(np.argmax(beyond)) if beyond.any() else None)
 
 
 def _order_of_numbers(name: str, present: NDArray[np.float64]) -> str | None:
-    """Whether whole numbers are dates: 20240131 or seconds since 1970, under a name that says so."""
+    """Whether numbers are dates: 20240131, or seconds since 1970 under a name that says so."""
     low, high = present.min(), present.max()
-    if not np.all(present == np.floor(present)):
-        return None
-    if _DATE_NAME.fullmatch(name) and 19000101 <= low and high <= 21001231:
-        return None if np.isnat(parse_numbers(np.unique(present), "compact")).any() else "compact"
+    if (low >= 19000101 and high <= 21001231) or (low >= 19000101e6 and high <= 21001231235959):
+        kept = np.unique(present)
+        named = _DATE_NAME.fullmatch(name) or _EPOCH_NAME.fullmatch(name)
+        if (named or len(kept) >= _FEWEST_DATES) and np.all(kept == np.floor(kept)):
+            return None if np.isnat(parse_numbers(kept, "compact")).any() else "compact"
     if _EPOCH_NAME.fullmatch(name):
-        if 3e8 <= low and high <= 4e9:
+        if low >= 3e8 and high <= 4e9:
             return "seconds"
-        if 3e11 <= low and high <= 4e12:
+        if low >= 3e11 and high <= 4e12:
             return "milliseconds"
     return None
 
 
-def _identifies(name: str, present: NDArray[np.float64], distinct: int) -> str:
+def _identifies(name: str, values: NDArray[np.float64], distinct: int) -> str:
     """Why a column of numbers names rows; empty where it does not."""
-    if len(present) < _FEWEST_ROWS or not np.all(present == np.floor(present)):
+    present = values[~np.isnan(values)]
+    total = len(present)
+    if total < _FEWEST_ROWS or not np.all(np.isfinite(present)) or not np.all(present == np.floor(present)):
         return ""
-    named = names_rows(name)
-    if distinct == len(present):
-        if np.ptp(present) < 2 * len(present):
-            return "a number for every row, like a row number"
-        steps = np.diff(present)
-        if np.all(steps > 0) or np.all(steps < 0):
-            return "a number for every row, in the order of the rows"
-        return "a number for every row, and its name says so" if named else ""
-    if named and distinct > max(MOST_CATEGORIES, 0.02 * len(present)):
-        return f"{distinct:,} numbers that name things, and its name says so"
+    named, weakly = names_rows(name), _WEAK_ID_NAME.fullmatch(name) is not None
+    if distinct < total:
+        if named and distinct > max(20, 0.1 * total):
+            return f"{distinct:,} numbers that name things, and its name says so"
+        if weakly and distinct > max(MOST_CATEGORIES, 0.5 * total):
+            return f"{distinct:,} numbers that name things, and its name says so"
+        return ""
+    span = float(np.ptp(present)) + 1
+    if span < 2 * total:
+        return "a number for every row, like a row number"
+    if named or weakly:
+        return "a number for every row, and its name says so"
+    timed = _DATE_NAME.fullmatch(name) or _EPOCH_NAME.fullmatch(name)
+    if total * (total - 1) / (2 * span) > _COLLISIONS and not timed:  # as birthdays: quantities meet by chance
+        return "a number for every row, and none comes twice"
     return ""
 
 
@@ -167,7 +203,7 @@ def _of_dates(name: str, values: NDArray[Any]) -> Kind:
 def names_rows(name: str) -> bool:
     """Whether a column's name says that it identifies rows.
 
-    >>> [names_rows(name) for name in ("id", "customer_id", "PassengerId", "Unnamed: 0", "humid", "number_of_rooms")]
+    >>> [names_rows(name) for name in ("id", "customer_id", "PassengerId", "Unnamed: 0", "humid", "price_index")]
     [True, True, True, True, False, False]
     """
     return bool(_ID_NAME.fullmatch(name) or _CAMEL_ID.fullmatch(name))
@@ -203,9 +239,8 @@ class _Texts:
         why = "" if free else self._identifies(total, most)
         if why:
             return Kind(self.name, "identifier", missing, distinct, why)
-        if distinct <= most:
-            return Kind(self.name, "category", missing, distinct)
-        return Kind(self.name, "text", missing, distinct)
+        why = self._remark(decimal_comma=decimal_comma)
+        return Kind(self.name, "category" if distinct <= most else "text", missing, distinct, why)
 
     def _numbers(self, missing: int, *, decimal_comma: bool, free: bool) -> Kind | None:
         """A column of numbers, if nearly all texts are some; the others count as missing."""
@@ -214,6 +249,8 @@ class _Texts:
         if find_style(self.texts[:_SAMPLE], decimal_comma=decimal_comma) is None:
             return None
         gone = np.array([text.casefold() in MISSING_NUMBERS for text in self.texts])
+        if gone.all():
+            return None
         rest = [text for text, none in zip(self.texts, gone, strict=True) if not none]
         style = find_style(rest, decimal_comma=decimal_comma)
         if style is None:
@@ -227,11 +264,17 @@ class _Texts:
         of_rows = np.where((codes := self._codes()) >= 0, values[codes], np.nan)
         kind = _of_numbers(self.name, of_rows, free=free)
         shown = [text for text, ok, none in zip(self.texts, good, gone, strict=True) if not ok and not none]
-        why = kind.why or (f"{odd} texts such as {_short(shown[0])} count as missing" if odd else "")
-        if kind.kind == "constant":
-            why = f"{_short(self.texts[0])} in every row"
+        notes = [kind.why] if kind.why else []
+        if odd:
+            notes.append(f"{odd} {_cells(odd)} such as {_short(shown[0])} count{_s(odd)} as missing")
+        if kind.is_input and (mixed := style.mixed(self.texts)):
+            notes.append(mixed)
+        why = f"{_short(self.texts[0])} in every row" if kind.kind == "constant" else "; ".join(notes)
         gaps = missing + int(self.counts[~good].sum())
-        return Kind(self.name, kind.kind, gaps, int(len(set(values[good]))), why, style, kind.order, odd)
+        distinct = len(set(values[good]))
+        if kind.kind == "category":  # names that are written like numbers stay as they are written
+            return Kind(self.name, "category", missing, len(self.texts), kind.why)
+        return Kind(self.name, kind.kind, gaps, distinct, why, style, kind.order, odd, kind.infinite)
 
     def _dates(self, missing: int) -> Kind | None:
         sample = self.texts[:_SAMPLE]
@@ -241,13 +284,14 @@ class _Texts:
         if find_order(self.texts) != order:
             order = find_order(self.texts) or order
         good = ~np.isnat(parse_dates(self.texts, order))
-        if not self._mostly(good, different=good):
+        never = np.array([not ok and is_far(text) for ok, text in zip(good, self.texts, strict=True)])
+        if not good.any() or not self._mostly(good | never, different=good):
             return None
         odd = int(self.counts[~good].sum())
         notes = []
         if odd:
             strange = next(text for text, ok in zip(self.texts, good, strict=True) if not ok)
-            notes.append(f"{odd} texts such as {_short(strange)} count as missing")
+            notes.append(f"{odd} {_cells(odd)} such as {_short(strange)} count{_s(odd)} as missing")
         if is_ambiguous(self.texts):
             notes.append(f"{_short(self.texts[0])} is read with the month first")
         distinct = int(good.sum())
@@ -267,15 +311,42 @@ class _Texts:
         distinct = len(self.texts)
         if total < _FEWEST_ROWS:
             return ""
+        looked = self.texts[:_SAMPLE]
+        for what, pattern in _IDENTIFIERS.items():
+            if distinct > most and sum(pattern.fullmatch(text) is not None for text in looked) >= _DISTINCT * len(
+                looked
+            ):
+                return f"{_an(what)} in nearly every row"
+        if names_rows(self.name) and distinct > max(20, 0.1 * total):
+            return f"{distinct:,} texts that name things, and its name says so"
         if distinct >= _DISTINCT * total:
             words = [_words(text) for text in self.texts[:_SAMPLE]]
             every = [word for found in words for word in found]
             # Free texts share words; names and codes have their own.
             if sum(map(len, words)) < 1.5 * len(words) or len(set(every)) > 0.6 * len(every):
                 return "another text in nearly every row"
+        return ""
+
+    def _remark(self, *, decimal_comma: bool) -> str:
+        """What may be mended in a column of texts, or an empty text."""
+        folded = Counter(text.casefold() for text in self.texts)
+        if self.texts and max(folded.values()) > 1 and len(self.texts) <= MOST_CATEGORIES:
+            same = next(text for text, count in folded.items() if count > 1)
+            shown = ", ".join(_short(text) for text in self.texts if text.casefold() == same)
+            return f"{shown} differ in case alone and are values of their own; write them alike"
+        looked, counts = self.texts[:_SAMPLE], self.counts[:_SAMPLE]
+        if any(is_code(text) for text in looked):
             return ""
-        if names_rows(self.name) and distinct > max(most, 0.02 * total):
-            return f"{distinct:,} texts that name things, and its name says so"
+        style, order = find_style(looked, decimal_comma=decimal_comma), find_order(looked)
+        numbers = np.array([style is not None and style.parse(text) is not None for text in looked])
+        dates = np.zeros(len(looked), bool) if order is None else ~np.isnat(parse_dates(looked, order))
+        for what, good in (("numbers", numbers), ("dates", dates)):
+            share = counts[good].sum() / counts.sum()
+            if share >= _PARTLY and good.sum() >= _FEWEST_NUMBERS:
+                strange = looked[int(np.argmin(good))]
+                return (
+                    f"{100 * share:.0f} % of the cells are {what}, others such as {_short(strange)} are not; mend these"
+                )
         return ""
 
     def _codes(self) -> NDArray[np.int64]:
@@ -284,6 +355,18 @@ class _Texts:
         of_category = np.array([places.get(str(text), -1) for text in self.column.cat.categories] + [-1])
         found: NDArray[np.int64] = of_category[self.column.cat.codes.to_numpy()]
         return found
+
+
+def _cells(count: int) -> str:
+    return "cell" if count == 1 else "cells"
+
+
+def _s(count: int) -> str:
+    return "s" if count == 1 else ""
+
+
+def _an(what: str) -> str:
+    return f"{'an' if what[0] in 'aeio' else 'a'} {what}"
 
 
 def _words(text: str) -> list[str]:

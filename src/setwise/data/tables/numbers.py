@@ -21,9 +21,39 @@ _WRITTEN = re.compile(
     r"\s*(?P<after>[^\d\s.,()]*(?:\s?[^\d\s.,()]+)?)",
     re.IGNORECASE,
 )
-_GROUPS = re.compile(r"\d{1,3}(?:(?P<mark>[.,'\u2019\s\u00a0\u202f])\d{3})(?:(?P=mark)\d{3})*")
+_GROUPS = re.compile(
+    r"\d{1,3}(?:(?P<mark>[.,'\u2019\s\u00a0\u202f])\d{3})(?:(?P=mark)\d{3})*"
+    r"|\d{1,2}(?P<lakh>[.,])\d{2}(?:(?P=lakh)\d{2})*(?P=lakh)\d{3}"  # 12,34,567 as written in India
+)
+_IN_BRACKETS = re.compile(r"([^\d\s.,+()-]{0,4})\s*\((.*)\)")
 _BLANKS = re.compile(r"['\u2019\s\u00a0\u202f]")
-_MONEY = frozenset("eur usd gbp chf jpy cny inr rs kr sek nok dkk pln zł rub aud cad us$ r$ a$ c$ hk$ %".split())
+_MONEY = frozenset(
+    [
+        "eur",
+        "usd",
+        "gbp",
+        "chf",
+        "jpy",
+        "cny",
+        "inr",
+        "rs",
+        "kr",
+        "sek",
+        "nok",
+        "dkk",
+        "pln",
+        "zł",
+        "rub",
+        "aud",
+        "cad",
+        "us$",
+        "r$",
+        "a$",
+        "c$",
+        "hk$",
+        "%",
+    ]
+)
 _LED = re.compile(r"0\d+")
 
 
@@ -57,6 +87,21 @@ class NumberStyle:
         value = float(whole.replace(other, "") + ("." + fraction if sign else "") + found.power)
         return -value if found.negative else value
 
+    def mixed(self, texts: Iterable[str]) -> str:
+        """What is to be said of several units in one column, or an empty text.
+
+        >>> NumberStyle(affixes=("$", "€")).mixed(["$ 5", "7 €"])
+        "'$' and '€' are read as one unit"
+        """
+        if not self.affixes:
+            return ""
+        units = Counter(each.before or each.after for text in texts if (each := _written(text)) is not None)
+        if len([unit for unit in units if unit]) > 1:
+            return f"{' and '.join(sorted(repr(unit) for unit in units if unit)[:3])} are read as one unit"
+        if "%" in units and "" in units:
+            return "some cells have a percent sign and some have none; 5 % is read as 5"
+        return ""
+
 
 @dataclass(frozen=True)
 class _Written:
@@ -79,7 +124,9 @@ def find_style(texts: Iterable[str], *, decimal_comma: bool = False) -> NumberSt
         return None
     decimal = _decimal_sign([each.digits for each in found], decimal_comma=decimal_comma)
     units = Counter(each.after for each in found if each.after)
-    usual = {unit for unit, count in units.items() if count >= 0.9 * len(found)}  # "A1" and "A2" are names, "1 kg" is not
+    usual = {
+        unit for unit, count in units.items() if count >= 0.9 * len(found)
+    }  # "A1" and "A2" are names, "1 kg" is not
     usual |= {part for each in found for part in (each.before, each.after) if part and _is_money(part)}
     return NumberStyle(decimal, tuple(sorted(usual)))
 
@@ -97,8 +144,8 @@ def _written(text: str) -> _Written | None:
     """The parts of a number as it is written, or None."""
     text = text.strip()
     negative = False
-    if text.startswith("(") and text.endswith(")"):  # as accountants write what is owed
-        text, negative = text[1:-1].strip(), True
+    if text.endswith(")") and (owed := _IN_BRACKETS.fullmatch(text)):  # as accountants write what is owed
+        text, negative = f"{owed[1]}{owed[2].strip()}", True
     elif len(text) > 1 and text.endswith("-") and text[-2].isdigit():
         text, negative = text[:-1], True
     text = text.replace("\u2212", "-")

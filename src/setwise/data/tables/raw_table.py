@@ -53,6 +53,8 @@ class RawTable:
         use: Columns that become inputs even if they look like identifiers.
         notes: What was done to read the table, in sentences.
         decimal_comma: Which way "1,234" is read where nothing else decides.
+        dropped: Columns that are no inputs by the user's word, with the reason.
+        row_numbers: Positions of the rows in the source; None for 0, 1, ....  # shape: (n,)
     """
 
     frame: pd.DataFrame
@@ -68,6 +70,7 @@ class RawTable:
     notes: tuple[str, ...] = ()
     decimal_comma: bool = False
     dropped: Mapping[str, str] = field(default_factory=dict)
+    row_numbers: NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -106,6 +109,7 @@ class RawTable:
             rows=rows,
             header=self.header,
             dropped=self.dropped,
+            row_numbers=self.row_numbers,
         )
 
     def encode(self, encoding: TableEncoding, rows: ArrayLike | None = None) -> NDArray[np.float32]:
@@ -119,7 +123,9 @@ class RawTable:
         if found.dtype == np.float64:
             values = found.to_numpy()
             kept, places = np.unique(values, return_inverse=True)
-            texts = ["" if np.isnan(value) else number_text(value) if np.isfinite(value) else str(value) for value in kept]
+            texts = [
+                "" if np.isnan(value) else number_text(value) if np.isfinite(value) else str(value) for value in kept
+            ]
             return np.array(texts)[places.reshape(-1)]
         return np.array(["" if text is None else str(text) for text in found.astype(object).where(found.notna(), None)])
 
@@ -217,6 +223,7 @@ def read_table(
     found = Target.of(target_name, frame[target_name])
     one, zero = found.choose_positive(positive)
     labels, notes = found.labels(one, zero), list(info.notes)
+    row_numbers = None if found.known.all() else np.flatnonzero(found.known)
     if not found.known.all():
         gone = int((~found.known).sum())
         notes.append(f"{gone:,} of {len(labels):,} rows have no value of the target {target_name!r} and were left out.")
@@ -236,6 +243,7 @@ def read_table(
         tuple(notes),
         info.decimal_comma,
         dict.fromkeys((name for name in names if name in apart and name not in chosen), "dropped"),
+        row_numbers,
     )
 
 

@@ -127,9 +127,7 @@ def _by_name(columns: Collection[str | int], names: Sequence[str]) -> set[str]:
     return found
 
 
-def frame_of(
-    source: Any, columns: Collection[str] | None = None, texts: Collection[str | int] = ()
-) -> pd.DataFrame:
+def frame_of(source: Any, columns: Collection[str] | None = None, texts: Collection[str | int] = ()) -> pd.DataFrame:
     """A frame of pandas or polars, or a mapping of columns, as one of numbers, dates and texts."""
     pandas = extra("pandas", "tables")
     if isinstance(source, Mapping):

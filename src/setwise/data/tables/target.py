@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,10 +11,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from setwise._checks import InputError
+from setwise.data.tables.codes import texts_of
 from setwise.data.tables.values import MISSING_LABELS, near_column, to_number
 
 # Pairs whose second value is the positive one whatever the counts: nobody means label 0 when asking for positives.
-_USUAL_PAIRS = (("0", "1"), ("-1", "1"), ("false", "true"), ("no", "yes"), ("n", "y"), ("f", "t"), ("negative", "positive"))
+_USUAL_PAIRS = (
+    ("0", "1"),
+    ("-1", "1"),
+    ("false", "true"),
+    ("no", "yes"),
+    ("n", "y"),
+    ("f", "t"),
+    ("negative", "positive"),
+)
+_TRUE = frozenset(high for _, high in _USUAL_PAIRS)
 _MANY = 20  # different values of a target that look like a quantity
 
 
@@ -33,10 +44,9 @@ class Target:
 
     @classmethod
     def of(cls, name: str, column: Any) -> Target:
-        """The target from a categorical of texts; spellings that differ in case alone are one where two classes remain."""
-        raw = [str(text) for text in column.cat.categories]
+        """The target from a column; spellings that differ in case alone are one where two classes remain."""
+        raw, codes = texts_of(column)
         spelled = ["" if text.casefold() in MISSING_LABELS else value_name(text) for text in raw]
-        codes = column.cat.codes.to_numpy().astype(np.int64)
         counts = Counter[str]()
         for place, count in zip(*np.unique(codes[codes >= 0], return_counts=True), strict=True):
             counts[spelled[place]] += int(count)
@@ -77,7 +87,9 @@ class Target:
         if positive is not None:
             chosen = value_name(positive)
             if chosen not in counts:
-                near = {text.casefold(): text for text in counts}.get(chosen.casefold())
+                near = {text.casefold(): text for text in counts}.get(chosen.casefold()) or _same_truth(
+                    positive, counts
+                )
                 if near is None:
                     shown = ", ".join(map(repr, sorted(counts)[:8]))
                     raise InputError(
@@ -103,7 +115,8 @@ class Target:
                 f"{strange[0]!r}."
             )
         wanted = self.texts.index(positive) if positive in self.texts else -2
-        return (self.codes == wanted).astype(np.int64)
+        found: NDArray[np.int64] = (self.codes == wanted).astype(np.int64)
+        return found
 
     def _too_many(self) -> str:
         counts = self.counts
@@ -118,6 +131,15 @@ class Target:
             f"Expected `positive` to name the positive value of the target {self.name!r}, since it has {len(counts):,} "
             f"values: {shown}{', ...' if len(counts) > 6 else ''}."
         )
+
+
+def _same_truth(positive: object, values: Mapping[str, int]) -> str | None:
+    """The value that means the same in a pair of truth values: True or "yes" for 1."""
+    folded = {value.casefold(): value for value in values}
+    for low, high in _USUAL_PAIRS:
+        if set(folded) == {low, high} and str(positive).casefold() in _TRUE:
+            return folded[high]
+    return None
 
 
 def value_name(value: object) -> str:

@@ -23,7 +23,15 @@ import numpy as np
 from setwise._checks import InputError
 
 _SUFFIXES = (".gz", ".xz", ".bz2", ".zip")
-UNPACKING_ERRORS = (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, RuntimeError, NotImplementedError)
+UNPACKING_ERRORS = (
+    EOFError,
+    OSError,
+    zlib.error,
+    lzma.LZMAError,
+    zipfile.BadZipFile,
+    RuntimeError,
+    NotImplementedError,
+)
 _BLOCK = 1 << 20
 _LOOKED_AT = 4096
 # Windows-1252, and latin-1 for the five bytes without a meaning there.
@@ -78,7 +86,9 @@ def open_bytes(path: Path) -> IO[bytes]:
             if {"[Content_Types].xml", "content.xml"} & set(names):
                 raise InputError(f"Expected {path} to be a text table (CSV), but it is {_EXCEL}.")
             if names and all(name.endswith(".npy") for name in names):
-                raise InputError(f"Expected {path} to be a text table (CSV), but it holds NumPy arrays; pass them in Python.")
+                raise InputError(
+                    f"Expected {path} to be a text table (CSV), but it holds NumPy arrays; pass them in Python."
+                )
             if len(names) != 1:
                 raise InputError(f"Expected {path} to hold one file, but it holds {len(names)}; unpack it first.")
             return archive.open(names[0])  # keeps the archive's file open as long as it is read
@@ -113,7 +123,9 @@ class Utf8Stream(io.RawIOBase):
         self.quoted = self.codes = False
         sign = re.escape(counted.encode())
         # Each begins with two plain bytes, which the search finds fast.
-        self._leads = [re.compile(lead + rb'0[0-9]+[\r\n"' + sign + b"]") for lead in (sign, b"\n", b'"')] if counted else []
+        self._leads = (
+            [re.compile(lead + rb'0[0-9]+[\r\n"' + sign + b"]") for lead in (sign, b"\n", b'"')] if counted else []
+        )
         self._counted = ord(counted) if counted.isascii() and counted else None
         self._source = open_bytes(path)
         self._taken = 0  # bytes of the file before the block that is being decoded
@@ -217,7 +229,9 @@ class Utf8Stream(io.RawIOBase):
     def _lines_before(self) -> int:
         """Number of the line in which the current block begins; counted only where it is to be said."""
         with open_bytes(self.path) as source:
-            return 1 + sum(source.read(min(_BLOCK, self._taken - k)).count(b"\n") for k in range(0, self._taken, _BLOCK))
+            return 1 + sum(
+                source.read(min(_BLOCK, self._taken - k)).count(b"\n") for k in range(0, self._taken, _BLOCK)
+            )
 
     def _count_replaced(self, text: str) -> str:
         if self._decoder.errors == "replace" and (found := text.count("\ufffd")):

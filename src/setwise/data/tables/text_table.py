@@ -60,7 +60,9 @@ class TextTable:
             head, whole = _read_head(stream)
         self.dialect = find_dialect(path, head.decode("utf-8", "replace"), header=header, sep=sep, whole=whole)
         self._codes = False  # whether whole numbers with leading zeros were met
-        self.info = TableInfo(self.dialect.names, self.dialect.header, self.dialect.sep == ";", list(self.dialect.notes))
+        self.info = TableInfo(
+            self.dialect.names, self.dialect.header, self.dialect.sep == ";", list(self.dialect.notes)
+        )
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -242,6 +244,8 @@ def _plain(pandas: Any, column: Any, *, text: bool) -> Any:
     truth = pandas.api.types.is_bool_dtype(column.dtype)
     if not text and not truth and pandas.api.types.is_numeric_dtype(column.dtype):
         return pandas.Series(column.to_numpy(dtype=np.float64), copy=False)
-    if truth or (column.dtype == object and pandas.api.types.infer_dtype(column, skipna=True) not in ("string", "empty")):
+    if truth or (
+        column.dtype == object and pandas.api.types.infer_dtype(column, skipna=True) not in ("string", "empty")
+    ):
         column = column.map(str, na_action="ignore")  # truth values, and whole numbers beyond 64 bits
     return column_of_texts(column, text=text)

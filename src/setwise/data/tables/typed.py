@@ -119,7 +119,9 @@ def frame_of_mapping(source: Mapping[Any, Any], columns: Collection[str] | None,
     pandas = extra("pandas", "tables")
     for name, values in source.items():
         if not hasattr(values, "__len__"):
-            raise TypeError(f"Expected column {str(name)!r} to be a sequence of values, but got {type(values).__name__}.")
+            raise TypeError(
+                f"Expected column {str(name)!r} to be a sequence of values, but got {type(values).__name__}."
+            )
     lengths = {str(name): len(values) for name, values in source.items()}
     if len(set(lengths.values())) > 1:
         shown = ", ".join(f"{name!r} has {length}" for name, length in list(lengths.items())[:4])
@@ -230,7 +232,9 @@ def _texts(column: Any, name: str) -> Any:
     try:
         texts = arrow.array([_text(value) for value in kept], arrow.string())
     except (UnicodeEncodeError, arrow.ArrowException) as error:
-        raise InputError(f"Expected the texts of column {name!r} to be valid Unicode, but one is not: {error}.") from error
+        raise InputError(
+            f"Expected the texts of column {name!r} to be valid Unicode, but one is not: {error}."
+        ) from error
     indices = arrow.array(codes, mask=codes < 0)
     return categorical(arrow.chunked_array([arrow.DictionaryArray.from_arrays(indices, texts)]))
 

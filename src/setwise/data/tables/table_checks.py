@@ -1,0 +1,268 @@
+"""Checks of a table before training: leaks, row order, duplicates, sentinels, too few positives for a floor."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from setwise import metrics
+from setwise.data.tables.codes import BUCKETS, texts_of
+from setwise.data.tables.raw_table import RawTable
+from setwise.data.tables.stored_codes import CODES
+
+LEAK = 0.99  # AUROC of a single column from which on it is likely to hold the answer
+_ORDERED = 0.9  # AUROC of the row number from which on rows are sorted by the target
+_FEWEST = 10  # rows of a class that an AUROC needs to mean something
+_COPIES = 0.01  # share of repeated rows that is worth a word
+_SPLIT_WORDS = frozenset(
+    ["train", "training", "validation", "valid", "val", "dev", "test", "testing", "holdout", "held-out"]
+)
+_FEWEST_ROWS = 20  # fewer rows say nothing of the order
+_SENTINELS = frozenset({9.0, 99.0, 999.0, 9999.0, 99999.0, 999999.0, 9999999.0, 99999999.0, 999999999.0})
+
+
+@dataclass(frozen=True)
+class TableWarning:
+    """Something that may go wrong.
+
+    Attributes:
+        about: identifier, leak, order, constant, duplicates, positives, cells, split or reading.
+        message: What was found, and what to do about it.
+        column: The column it is about, if it is about one.
+    """
+
+    about: str
+    message: str
+    column: str | None = None
+
+
+def table_warnings(table: RawTable) -> list[TableWarning]:
+    """What may go wrong in training on a table that has been read: identifiers, leaks, order, copies."""
+    return [*_of_kinds(table), *_values(table), *_leaks(table), *_order(table), *_duplicates(table)]
+
+
+def _of_kinds(table: RawTable) -> list[TableWarning]:
+    found = []
+    for kind in table.kinds.values():
+        if not kind.is_input:
+            about = kind.kind if kind.kind == "identifier" else "constant"
+            found.append(TableWarning(about, f"Column {kind.name!r} is left out: {kind.why}.", kind.name))
+            continue
+        if kind.kind == "text":
+            message = f"Column {kind.name!r} has {kind.distinct:,} different texts; their words are hashed into {BUCKETS} inputs"
+            found.append(TableWarning("cells", f"{message}{'; ' if kind.why else ''}{kind.why}.", kind.name))
+        elif kind.why:
+            found.append(TableWarning("cells", f"Column {kind.name!r}: {kind.why}.", kind.name))
+        if kind.infinite is not None:
+            row = kind.infinite if table.row_numbers is None else int(table.row_numbers[kind.infinite])
+            message = (
+                f"Column {kind.name!r} holds a number that cannot be computed with in row {row + 1}, and is refused in "
+                "training: mend or empty the cell."
+            )
+            found.append(TableWarning("cells", message, kind.name))
+    return found
+
+
+def _values(table: RawTable) -> list[TableWarning]:
+    """Columns of numbers that count rows, or hold a number which stands for a missing one."""
+    found = []
+    for kind in table.kinds.values():
+        column = table.frame[kind.name]
+        if kind.kind != "number" or column.dtype != np.float64 or len(table) < _FEWEST_ROWS:
+            continue
+        values = column.to_numpy()
+        if kind.distinct == len(table) and kind.name not in table.use:
+            steps = np.diff(values)
+            if np.all(steps > 0) or np.all(steps < 0):
+                message = (
+                    f"Column {kind.name!r} goes {'up' if steps[0] > 0 else 'down'} from row to row: if it only counts "
+                    f"them, leave it out: --drop {shlex.quote(kind.name)}."
+                )
+                found.append(TableWarning("order", message, kind.name))
+        code, count = _sentinel(values[np.isfinite(values)])
+        if count:
+            message = (
+                f"Column {kind.name!r} holds {code:g} in {count:,} rows, far from its other numbers: if it stands for "
+                "a missing one, empty these cells."
+            )
+            found.append(TableWarning("cells", message, kind.name))
+    return found
+
+
+def _sentinel(values: NDArray[np.float64]) -> tuple[float, int]:
+    """A number such as -999 that stands far from all others and comes often, and how often."""
+    if not len(values):
+        return 0.0, 0
+    for code in (float(values.min()), float(values.max())):
+        count = int((values == code).sum())
+        if abs(code) not in _SENTINELS or count < max(2, 0.005 * len(values)) or count == len(values):
+            continue
+        rest = values[values != code]
+        if np.abs(rest - code).min() > 2 * (np.ptp(rest) + 1):
+            return code, count
+    return 0.0, 0
+
+
+def split_warnings(table: RawTable) -> list[TableWarning]:
+    """What to add to the command where a column says which rows train and test."""
+    return [
+        TableWarning("split", f"Column {name!r} says train and test: add --split {shlex.quote(name)}.", name)
+        for name in split_columns(table)
+    ]
+
+
+def split_columns(table: RawTable) -> list[str]:
+    """Columns that say which rows train and test: an input like this is a slip nobody would notice."""
+    found = []
+    for name, kind in table.kinds.items():
+        if kind.kind == "category":
+            words = {text.casefold() for text in texts_of(table.frame[name])[0]}
+            if {"train", "test"} <= words <= _SPLIT_WORDS:
+                found.append(name)
+    return found
+
+
+def _leaks(table: RawTable) -> list[TableWarning]:
+    """Columns that separate the classes alone."""
+    positives = int(table.labels.sum())
+    if min(positives, len(table) - positives) < _FEWEST:
+        return []
+    found = []
+    for kind in table.kinds.values():
+        if not kind.is_input:
+            continue
+        area, how = _area_of(table, kind.name)
+        if area >= LEAK:
+            message = (
+                f"Column {kind.name!r} alone {how} (AUROC {area:.3f}): if it becomes known only with the outcome, leave "
+                f"it out: --drop {shlex.quote(kind.name)}."
+            )
+            found.append(TableWarning("leak", message, kind.name))
+    return found
+
+
+def _area_of(table: RawTable, name: str) -> tuple[float, str]:
+    """How well a column alone tells the classes apart, and in what way."""
+    column, labels = table.frame[name], table.labels
+    kind = table.kinds[name]
+    gone = column.isna().to_numpy()
+    best = 0.5
+    if gone.any() and not gone.all():
+        best = _either_way(gone.astype(float), labels)
+        if best >= LEAK:
+            return best, "separates the classes by where it is missing"
+    if kind.kind == "number" and kind.style is None and column.dtype == np.float64:
+        values = column.to_numpy()
+        finite = np.where(np.isfinite(values), values, np.nanmedian(values[np.isfinite(values)]))
+        return max(best, _either_way(finite, labels)), "separates the classes"
+    if kind.kind in ("number", "date"):
+        code = CODES[kind.kind].fit(kind, column)
+        if code is None:
+            return best, ""
+        return max(best, _either_way(code.encode(column)[:, 0], labels)), "separates the classes"
+    return max(best, _area_of_texts(texts_of(column)[1], labels)), "separates the classes"
+
+
+def _area_of_texts(codes: NDArray[Any], labels: NDArray[np.int64]) -> float:
+    """AUROC of the share of positives of each text, taken from the other half of the rows."""
+    halves = np.arange(len(codes)) % 2 == 0
+    size, mean = int(codes.max()) + 2, labels.mean()
+    scores = np.empty(len(codes))
+    for half in (halves, ~halves):
+        rows = np.bincount(codes[~half] + 1, minlength=size)
+        hits = np.bincount(codes[~half] + 1, weights=labels[~half], minlength=size)
+        scores[half] = ((hits + mean) / (rows + 1))[codes[half] + 1]
+    return metrics.auroc(scores, labels)
+
+
+def _either_way(scores: NDArray[Any], labels: NDArray[np.int64]) -> float:
+    area = metrics.auroc(scores, labels)
+    return max(area, 1 - area)
+
+
+def _order(table: RawTable) -> list[TableWarning]:
+    """Rows that are sorted by the target."""
+    positives = int(table.labels.sum())
+    if min(positives, len(table) - positives) < _FEWEST:
+        return []
+    area = _either_way(np.arange(len(table)), table.labels)
+    if area < _ORDERED:
+        return []
+    message = (
+        f"The rows are sorted by the target (AUROC {area:.3f} of the row number): any column that counts rows or time "
+        "gives the answer away; check how the table was put together."
+    )
+    return [TableWarning("order", message)]
+
+
+def _duplicates(table: RawTable) -> list[TableWarning]:
+    inputs = [name for name, kind in table.kinds.items() if kind.is_input]
+    if not inputs:
+        return []
+    copies = int(table.frame[[*inputs, table.target]].duplicated().sum())
+    if copies <= _COPIES * len(table):
+        return []
+    message = (
+        f"{copies:,} of {len(table):,} rows repeat an earlier row in every column: where copies stand in training and "
+        "test rows alike, the figures flatter; remove them unless they are cases of their own."
+    )
+    return [TableWarning("duplicates", message)]
+
+
+def floor_warnings(table: RawTable, texts: Sequence[str], confidence: float, share: float) -> list[TableWarning]:
+    """Floors and ceilings that so many rows cannot certify, even with perfect scores."""
+    positives = int(table.labels.sum())
+    found = []
+    fewest = min(positives, len(table) - positives)
+    if fewest < 2 * _FEWEST:
+        which = "positives" if positives == fewest else "negatives"
+        there = f"There is only 1 {which[:-1]}" if fewest == 1 else f"There are only {fewest} {which}"
+        found.append(TableWarning("positives", f"{there}: what is learnt and measured here is uncertain."))
+    if not confidence:
+        return found
+    for text in texts:
+        for named, mask in _parts(table, text):
+            rate = re.sub(r"\[.*?\]", "", text)
+            labels = table.labels[mask]
+            kept = np.concatenate([np.full(max(1, round(share * int((labels == k).sum()))), k) for k in (0, 1)])
+            perfect = kept + np.linspace(0, 0.5, len(kept))
+            if not kept.any() or kept.all():
+                continue
+            choice = metrics.choose_threshold(perfect, kept, subject_to=rate, confidence=confidence)
+            for bound in choice.bounds:
+                if not bound.certified and bound.needed is not None:
+                    of = f" in {named}" if named else ""
+                    message = f"Too few rows to certify {text}{of}: {bound.reason}."
+                    found.append(TableWarning("positives", message))
+    return found
+
+
+def own_floor(measure: str | None) -> str:
+    """The condition in the name of a measure: ``recall>=0.9`` of ``precision@recall>=0.9``."""
+    name, _, condition = (measure or "").replace(" ", "").partition("@")
+    return condition if name in ("precision", "recall", "tpr", "fpr") and re.search("[<>]=", condition) else ""
+
+
+def _parts(table: RawTable, text: str) -> list[tuple[str, NDArray[np.bool_]]]:
+    """The rows that a constraint is about, by group: ``recall[group=sex]>=0.8`` is about each value of ``sex``."""
+    if "_difference" in text or "_ratio" in text:
+        return []
+    every = np.ones(len(table), dtype=bool)
+    brackets = re.search(r"\[\s*([^=\],]+?)\s*=\s*([^\],]+?)\s*\]", text)
+    if brackets is None:
+        return [("", every)] if "[" not in text else []
+    column = brackets[2] if brackets[1] == "group" else brackets[1]
+    if column not in table.columns:
+        return []
+    codes, names = table.groups(column)
+    return [
+        (f"{column} = {name}", codes == k)
+        for k, name in enumerate(names)
+        if brackets[1] == "group" or name == brackets[2]
+    ]
