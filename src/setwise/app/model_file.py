@@ -148,7 +148,9 @@ class TableModel:
         inputs = self.encoding.encode(cells)
         scores = self.score(inputs)
         probabilities = self.calibration(scores)
-        positive = scores >= np.float32(self.threshold) if threshold is None else probabilities >= threshold
+        with np.errstate(over="ignore"):  # a threshold beyond float32 is one that no score reaches
+            own = np.float32(self.threshold)
+        positive = scores >= own if threshold is None else probabilities >= threshold
         classes = [self.encoding.classes[int(flag)] for flag in positive]
         return Prediction(scores, probabilities, classes, self.encoding.remarks(cells))
 

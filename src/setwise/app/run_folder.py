@@ -196,6 +196,8 @@ class RunFolder:
                 records[key], text = lines[key]
                 try:
                     self.verify(records[key])
+                    self.weights(*key)
+                    self.scores(*key)
                 except DamagedFileError as error:
                     notes.append(_sentence(error))
                     del records[key]
@@ -276,21 +278,21 @@ class RunFolder:
         """Best weights of one training."""
         path = self.file("models", seed, method)
         if not path.is_file():
-            raise InputError(f"Expected the weights of seed {seed}, {method}, at {path}, but there is no such file.")
+            raise damaged(path, "there is no such file", self._again)
         try:
             loaded: dict[str, Tensor] = extra("safetensors.torch", "experiments").load(path.read_bytes())
         except extra("safetensors", "experiments").SafetensorError as error:
-            raise InputError(f"Expected {path} to be a safetensors file, but it cannot be read: {error}.") from error
+            raise damaged(path, f"it is no safetensors file ({error})", self._again) from error
         for name, tensor in loaded.items():
             if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
-                raise InputError(f"Expected {path} to hold finite weights, but {name} holds NaN or infinity.")
+                raise damaged(path, f"it holds no finite weights, but NaN or infinity in {name}", self._again)
         return loaded
 
     def scores(self, seed: int, method: str) -> dict[str, NDArray[Any]]:
         """Scores and labels of the validation and test sets of one training."""
         path = self.file("scores", seed, method)
         if not path.is_file():
-            raise InputError(f"Expected the scores of seed {seed}, {method}, at {path}, but there is no such file.")
+            raise damaged(path, "there is no such file", self._again)
         with contents_of(path, self._again):
             arrays = arrays_of_bytes(path.read_bytes())
             check_scores(arrays)
