@@ -6,6 +6,7 @@ Commands import what they need when they run, so that ``setwise --help`` does no
 from __future__ import annotations
 
 import contextlib
+import errno
 import importlib.metadata
 import os
 import sys
@@ -19,6 +20,7 @@ extra("typer", "cli")
 extra("rich", "cli")
 import typer  # noqa: E402
 
+_DISK = (errno.ENOSPC, errno.EFBIG, errno.EIO, errno.EDQUOT)
 INTERRUPTED = 130  # what shells give for a process ended by Ctrl-C
 USAGE_ERROR = 2
 DISAGREEMENT = 1
@@ -64,13 +66,11 @@ def _os_error(error: OSError) -> str:
         return str(error)
     if error.filename is not None:
         return f"{error.strerror}: {error.filename}"
-    try:
-        sys.stdout.flush()
-    except OSError:
-        with contextlib.suppress(OSError):  # what is left in the buffer would fail again when the process ends
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return f"{error.strerror}: standard output"
-    return error.strerror
+    if error.errno not in _DISK:
+        return error.strerror
+    with contextlib.suppress(OSError):  # what is left in the buffer would fail again when the process ends
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return f"{error.strerror}: standard output"  # all other writers give the name of their file
 
 
 def _say(message: str, code: int) -> int:
