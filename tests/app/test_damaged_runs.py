@@ -122,8 +122,8 @@ def boosted(tmp_path_factory: pytest.TempPathFactory, no_page: None) -> Run:  # 
     return make(tmp_path_factory.mktemp("boosted"), "boosting")
 
 
-def damaged(source: Path, folder: Path, file: str, damage: str) -> Path | None:
-    """A copy of the run with one file damaged, always in the same way; None where the damage changes nothing."""
+def damaged(source: Path, folder: Path, file: str, damage: str) -> Path:
+    """A copy of the run with one file damaged, always in the same way."""
     out = folder / "run"
     shutil.copytree(source, out)
     content = (out / file).read_bytes()

@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 
 import setwise
-from setwise import _files
 from setwise.cli.app import run
 from setwise.training import Checkpoint
 
@@ -88,7 +87,7 @@ def full_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[int]]:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             fsync(descriptor)
 
-        monkeypatch.setattr(_files.os, "fsync", fail)
+        monkeypatch.setattr(os, "fsync", fail)
         return calls
 
     return install
@@ -132,7 +131,7 @@ def test_predictions_evaluations_and_pages(
     for name, command in commands.items():
         (tmp_path / name).write_text("before")
         with monkeypatch.context() as patch:
-            patch.setattr(_files.os, "fsync", full)
+            patch.setattr(os, "fsync", full)
             capsys.readouterr()
             assert run(command) == 2
         assert capsys.readouterr().err == f"setwise: error: No space left on device: {tmp_path / name}\n"

@@ -321,7 +321,7 @@ def check(runs: Path, source: str, out: Path, damage: Callable[[Path], None], co
 
 def test_there_are_enough_of_them() -> None:
     parts = HOSTILE_SETTINGS, HOSTILE_MODELS, HOSTILE_TREES, HOSTILE_RECORDS, HOSTILE_SCORES, HOSTILE_CHECKPOINTS
-    assert sum(map(len, parts)) >= 90
+    assert sum(len(part) for part in parts) >= 90
 
 
 @pytest.mark.parametrize("command", ["resume", "evaluate"])

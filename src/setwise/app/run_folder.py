@@ -53,6 +53,7 @@ RECORDS = "runs.jsonl"
 _SETTINGS = "settings.json"
 _FILES = (_SETTINGS, RECORDS, MODEL, RESULTS, REPORT)
 _FOLDERS = (*PARTS, "checkpoints")
+_OURS = (b'"format":', b'"data":', b'"settings":')  # what settings have had before there were checksums
 _RUN_AGAIN = "this training is run again"
 _ENDINGS = {"models": ".safetensors", "scores": ".npz", "checkpoints": ""}
 
@@ -73,9 +74,11 @@ class RunFolder:
 
     @property
     def is_run(self) -> bool:
-        """Whether a comparison was started here; damaged settings do not change that."""
-        path = self.path / _SETTINGS
-        return run_lock.is_marked(self.path) or (path.is_file() and is_intact(path.read_bytes()))
+        """Whether a comparison was started here; one damaged file does not change that."""
+        if run_lock.is_marked(self.path):
+            return True
+        found = (path.read_bytes() for name in _FILES if (path := self.path / name).is_file())
+        return any(is_intact(content) or all(part in content for part in _OURS) for content in found)
 
     @property
     def resuming(self) -> str:
