@@ -51,6 +51,7 @@ DAMAGES: dict[str, Damage] = {
     "cut": cut,
     "zeros": zeros,
     "empty": lambda *_: b"",
+    "double": lambda content, _: content + content,
     "append": lambda content, _: content + b"\x80more",
     "delete": lambda *_: None,
 }

@@ -315,7 +315,7 @@ def check(runs: Path, source: str, out: Path, damage: Callable[[Path], None], co
     assert re.fullmatch(r"setwise: error: [^\n]+\n", captured.getvalue())
     assert re.search(message, captured.getvalue()), captured.getvalue()
     assert len(captured.getvalue()) < 2000
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 60
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory < 300_000
 
 

@@ -229,7 +229,10 @@ class RunFolder:
                 key = record["seed"], record["method"]
                 if key not in wanted:
                     raise damaged(place, f"the run has no seed {key[0]}, {key[1]}", _RUN_AGAIN)
-                found[key] = record, line
+                if key in found:
+                    notes.append(f"{place} is damaged (it repeats seed {key[0]}, {key[1]}): it is left out.")
+                else:
+                    found[key] = record, line
             except DamagedFileError as error:
                 notes.append(_sentence(error))
         return found, notes
