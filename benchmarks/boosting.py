@@ -32,7 +32,7 @@ def read(name: str) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     if name == "credit":
         table = load_table(folder / "uci_credit_default.csv.xz")
     else:
-        table = load_table(folder / "adult.csv.xz", target="income", aside=["split", "fnlwgt"])
+        table = load_table(folder / "adult.csv.xz", target="income", drop=["split", "fnlwgt"])
     return table.inputs, table.labels
 
 

@@ -85,7 +85,7 @@ def load(name: str) -> Rows:
     folder = data_root() / "tabular"
     match name:
         case "adult":
-            table = load_table(folder / "adult.csv.xz", target="income", aside=["split", "fnlwgt"])
+            table = load_table(folder / "adult.csv.xz", target="income", drop=["split", "fnlwgt"])
         case "credit default":
             table = load_table(folder / "uci_credit_default.csv.xz")
         case "linear" | "interactions":

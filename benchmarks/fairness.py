@@ -66,13 +66,13 @@ def read(name: str) -> Part:
     """A table with its groups."""
     folder = data_root() / "tabular"
     if name == "adult":
-        table = load_table(folder / "adult.csv.xz", target="income", aside=["sex", "split", "fnlwgt"])
-        group, keep = table.aside["sex"] == "Female", np.ones(len(table), dtype=bool)
+        table = load_table(folder / "adult.csv.xz", target="income", drop=["sex", "split", "fnlwgt"])
+        group, keep = table.dropped["sex"] == "Female", np.ones(len(table), dtype=bool)
     else:
-        aside = ["race", "is_recid", "decile_score", "score_text", "v_decile_score", "days_b_screening_arrest"]
-        table = load_table(folder / "compas_two_years.csv.xz", target="two_year_recid", aside=aside)
-        keep = np.isin(table.aside["race"], ["African-American", "Caucasian"])
-        group = table.aside["race"] == "Caucasian"
+        drop = ["race", "is_recid", "decile_score", "score_text", "v_decile_score", "days_b_screening_arrest"]
+        table = load_table(folder / "compas_two_years.csv.xz", target="two_year_recid", drop=drop)
+        keep = np.isin(table.dropped["race"], ["African-American", "Caucasian"])
+        group = table.dropped["race"] == "Caucasian"
     arrays = (table.inputs[keep], table.labels[keep], group[keep].astype(np.int64))
     return Part(*(torch.from_numpy(array) for array in arrays))
 

@@ -64,7 +64,7 @@ def load(name: str) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     if name in FILES:
         table = load_table(folder / FILES[name])
     elif name == "adult":
-        table = load_table(folder / "adult.csv.xz", target="income", aside=["split", "fnlwgt"])
+        table = load_table(folder / "adult.csv.xz", target="income", drop=["split", "fnlwgt"])
     else:
         table = load_keel(None, name)
     return np.asarray(table.inputs, np.float64), np.asarray(table.labels, np.int64)

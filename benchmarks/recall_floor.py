@@ -42,10 +42,10 @@ CONFIDENCE = 0.95
 EVERY = 4  # batches between two steps of the multipliers
 STEPS = 600  # of the optimizer, about
 FILES: dict[str, tuple[str, dict[str, Any]]] = {
-    "adult": ("adult.csv.xz", {"target": "income", "aside": ["split", "fnlwgt"]}),
+    "adult": ("adult.csv.xz", {"target": "income", "drop": ["split", "fnlwgt"]}),
     "credit default": ("uci_credit_default.csv.xz", {}),
     "mammography": ("mammography.csv.xz", {"header": False}),
-    "oil spill": ("oil_spill.csv.xz", {"header": False, "aside": [0]}),
+    "oil spill": ("oil_spill.csv.xz", {"header": False, "drop": [0]}),
     "phoneme": ("phoneme.csv.xz", {"header": False}),
     "pima": ("pima_indians_diabetes.csv.xz", {"header": False}),
 }

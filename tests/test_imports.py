@@ -24,6 +24,8 @@ EXTRAS = (
     "PIL",
     "safetensors",
     "cvxpy",
+    "pyarrow",
+    "polars",
 )
 
 # Each part and the parts of the package that it may import.
@@ -39,7 +41,7 @@ LAYERS: dict[str, set[str]] = {
     "functional": {"measures"},
     "losses": {"measures"},
     "training": {"_checks", "_files", "measures", "metrics", "linear", "losses", "data"},
-    "data": {"_checks"},
+    "data": {"_checks", "metrics"},
     "lagrangian": {"_checks", "lp", "metrics", "measures", "distributed"},
     "nmf": {"_checks", "lp"},
     "integrations": {
@@ -70,7 +72,7 @@ LAYERS: dict[str, set[str]] = {
         "integrations",
         "report",
     },
-    "app": {"_checks", "_files", "metrics", "data", "training", "report"},
+    "app": {"_checks", "_files", "measures", "metrics", "data", "training", "report"},
     "cli": {
         "app",
         "_checks",

@@ -16,12 +16,12 @@ from safetensors.torch import load_file, save_file
 from setwise._checks import InputError
 from setwise.app.model_file import BOOSTER, FORMAT, KEY, TableModel, booster_bytes
 from setwise.app.networks import MLP
-from setwise.data import ColumnCode, TableEncoding
+from setwise.data import CategoryCode, NumberCode, TableEncoding
 from setwise.metrics import PlattScaling
 from support.resealing import change_model, model_parts, write_model
 
 ENCODING = TableEncoding(
-    (ColumnCode("age", median=40.0, indicator=True), ColumnCode("job", ("clerk", "smith", ""))), "fraud", "yes", "no"
+    (NumberCode("age", median=40.0, indicator=True), CategoryCode("job", ("clerk", "smith", ""))), "fraud", "yes", "no"
 )
 CELLS = {"age": ["30", "", "50"], "job": ["clerk", "pilot", "smith"], "fraud": ["?", "?", "?"], "id": ["a", "b", "c"]}
 
@@ -258,7 +258,7 @@ def test_a_missing_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("cells", "message"),
     [
-        ({"age": ["1"]}, r"`features` to be a column, but there is no 'job'"),
+        ({"age": ["1"]}, r"that the model was trained on, but there is no 'job' among age"),
         ({"age": ["old"], "job": ["clerk"]}, r"column 'age' to hold finite numbers, but found 'old' in row 1"),
     ],
 )

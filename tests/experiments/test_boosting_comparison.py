@@ -14,7 +14,7 @@ pytest.importorskip("lightgbm", reason="LightGBM is not installed")
 from setwise._checks import InputError
 from setwise.app.model_file import TableModel
 from setwise.app.run_folder import RunFolder
-from setwise.data import read_cells
+from setwise.data import read_frame
 from setwise.experiments.comparison import ComparisonSettings, compare
 from setwise.experiments.problem import draw_rows, load_problem
 from setwise.experiments.rejudging import rejudge
@@ -76,7 +76,7 @@ def test_the_stored_model_predicts_as_it_did(run: Path, settings: ComparisonSett
     assert model.kind == "boosting"
     seed = model.about["seed"]
     rows, _ = draw_rows(load_problem(settings), settings, seed)
-    found = model.predict(read_cells(settings.data)).scores[rows["test"]]
+    found = model.predict(read_frame(settings.data, texts=model.encoding.texts)[0]).scores[rows["test"]]
     np.testing.assert_array_equal(found, RunFolder(run).scores(seed, "auc")["test_scores"])
 
 

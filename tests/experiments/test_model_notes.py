@@ -1,16 +1,16 @@
 from __future__ import annotations
 
-from setwise.data.encoding import ColumnCode, TableEncoding
+from setwise.data import CategoryCode, NumberCode, TableEncoding
 from setwise.experiments.comparison import ComparisonSettings
 from setwise.experiments.model_notes import column_notes, usage_notes
 
 
 def test_every_column_has_a_note() -> None:
     features = (
-        ColumnCode("age"),
-        ColumnCode("debt", median=2.5, indicator=True),
-        ColumnCode("job", categories=("a", "b", "")),
-        ColumnCode("sex", categories=("f",)),
+        NumberCode("age"),
+        NumberCode("debt", median=2.5, indicator=True),
+        CategoryCode("job", categories=("a", "b", "")),
+        CategoryCode("sex", categories=("f",)),
     )
     encoding = TableEncoding(features, "fraud", "yes", "no")
     settings = ComparisonSettings(

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import difflib
 import json
-import lzma
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from setwise._checks import InputError, extra
+from setwise._checks import InputError
 from setwise._files import write_bytes
+from setwise.data.tables.reading import read_frame
+from setwise.data.tables.values import near_column, to_number
 from setwise.report import ConstraintCheck, Evaluation, evaluate
 from setwise.report.deciding import percent
 from setwise.report.wording import number
@@ -26,9 +24,6 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".csv", ".tsv", ".txt", ".gz", ".xz", ".bz2", ".zip", ".parquet", ".pq")
 """Names of tables end so."""
-
-_SEPARATORS = (",", "\t", ";", "|")
-_NUMBERS_MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "?")
 
 
 @dataclass(frozen=True)
@@ -137,9 +132,8 @@ def requirement_lines(evaluation: Evaluation) -> list[tuple[bool, str]]:
 
 def _read(path: Path, columns: Columns) -> dict[str, Any]:
     """Columns of a table by their roles, as :func:`setwise.report.evaluate` takes them."""
-    frame = _read_frame(path, columns)
-    if len(frame) == 0:
-        raise InputError(f"Expected {path} to hold rows below its header, but there are none.")
+    frame, info = read_frame(path, columns=columns.all(), texts=[columns.target, *columns.groups])
+    _find(columns, info.names, path)
     parts: dict[str, Any] = {
         "scores": {name: _numbers(frame[name], path, "--score") for name in columns.scores},
         "labels": _labels(frame[columns.target], path),
@@ -147,63 +141,10 @@ def _read(path: Path, columns: Columns) -> dict[str, Any]:
     if columns.weight is not None:
         parts["weight"] = _weights(_numbers(frame[columns.weight], path, "--weight"), columns.weight, path)
     if columns.groups:
-        parts["group"] = {name: frame[name] for name in columns.groups}
+        parts["group"] = {
+            name: frame[name].cat.add_categories("(missing)").fillna("(missing)") for name in columns.groups
+        }
     return parts
-
-
-def _read_frame(path: Path, columns: Columns) -> pd.DataFrame:
-    reader = extra("pandas", "cli")
-    if not path.is_file():
-        what = "that is a folder" if path.is_dir() else "there is no such file"
-        raise InputError(f"Expected a table at {path}, but {what}{_near_file(path)}; check the path.")
-    if path.suffix in (".parquet", ".pq"):
-        return _read_parquet(reader, path, columns)
-    texts = [columns.target, *columns.groups]
-    options: dict[str, Any] = {
-        "dtype": dict.fromkeys(texts, "category"),
-        "keep_default_na": False,
-        "na_values": {name: [""] if name in texts else list(_NUMBERS_MISSING) for name in columns.all()},
-        "low_memory": False,
-        "skipinitialspace": True,
-    }
-    if int(reader.__version__.split(".")[0]) < 3:  # later versions read numbers as they are written anyway
-        options["float_precision"] = "round_trip"
-    for encoding in ("utf-8-sig", "latin-1"):
-        try:
-            sep, names = _header(reader, path, encoding)
-            _find(columns, names, path)
-            frame = reader.read_csv(path, sep=sep, usecols=columns.all(), encoding=encoding, **options)
-        except UnicodeDecodeError:
-            continue
-        except InputError:
-            raise
-        except reader.errors.EmptyDataError:
-            raise InputError(f"Expected {path} to hold a table, but it is empty.") from None
-        except (ValueError, OSError, EOFError, lzma.LZMAError, zlib.error) as error:
-            raise InputError(f"Expected {path} to be a CSV table, but it cannot be read: {error}") from error
-        return frame  # type: ignore[no-any-return]
-    raise InputError(f"Expected {path} to be a text table in UTF-8.")
-
-
-def _read_parquet(reader: Any, path: Path, columns: Columns) -> pd.DataFrame:
-    parquet = extra("pyarrow.parquet", "parquet")
-    try:
-        _find(columns, parquet.read_schema(path).names, path)
-        return reader.read_parquet(path, columns=columns.all())  # type: ignore[no-any-return]
-    except InputError:
-        raise
-    except (OSError, ValueError) as error:
-        raise InputError(f"Expected {path} to be a Parquet file, but it cannot be read: {error}.") from error
-
-
-def _header(reader: Any, path: Path, encoding: str) -> tuple[str, list[str]]:
-    """The separator, and the names in the first line."""
-    first = reader.read_csv(
-        path, sep="\x00", nrows=1, header=None, encoding=encoding, dtype=str, quoting=csv.QUOTE_NONE
-    )
-    line = str(first.iloc[0, 0])
-    sep = max(_SEPARATORS, key=line.count)
-    return sep, next(csv.reader([line], delimiter=sep, skipinitialspace=True))
 
 
 def _find(columns: Columns, names: Sequence[str], path: Path) -> None:
@@ -213,25 +154,20 @@ def _find(columns: Columns, names: Sequence[str], path: Path) -> None:
     for name, role in roles.items():
         if name in names:
             continue
-        folded = {known.casefold(): known for known in names}
-        near = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.5)
         shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
-        hint = f"did you mean {folded[near[0]]!r}?" if near else f"it has {shown}."
+        hint = near_column(name, names).strip(" ()") or f"it has {shown}."
         raise InputError(f"Expected {role} to be a column of {path.name}, but there is no {name!r}; {hint}")
 
 
 def _numbers(column: pd.Series[Any], path: Path, option: str) -> NDArray[np.float64]:
-    values = column
-    if column.dtype.kind not in "biuf":
-        values = extra("pandas", "cli").to_numeric(column, errors="coerce")
-        bad = values.isna() & column.notna()
-        if bad.any():
-            row = int(np.argmax(bad.to_numpy()))
-            raise InputError(
-                f"Expected {option} column {column.name!r} of {path.name} to hold numbers, but row {row + 1} holds "
-                f"{str(column.iloc[row])!r}; name a column of numbers."
-            )
-    array = values.to_numpy(dtype=np.float64, na_value=np.nan)
+    if column.dtype != np.float64:
+        texts = column.astype(object)
+        row = next(k for k, text in enumerate(texts) if isinstance(text, str) and to_number(text) is None)
+        raise InputError(
+            f"Expected {option} column {column.name!r} of {path.name} to hold numbers, but row {row + 1} holds "
+            f"{texts.iloc[row]!r}; name a column of numbers."
+        )
+    array: NDArray[np.float64] = column.to_numpy()
     bad_rows = ~np.isfinite(array)
     if bad_rows.any():
         count, row = int(bad_rows.sum()), int(np.argmax(bad_rows))
@@ -262,10 +198,3 @@ def _weights(weight: NDArray[np.float64], name: str, path: Path) -> NDArray[np.f
             f"{weight[row]:g}; leave such rows out or set them to 0."
         )
     return weight
-
-
-def _near_file(path: Path) -> str:
-    if not path.parent.is_dir():
-        return f" (nor the folder {path.parent})"
-    near = difflib.get_close_matches(path.name, [entry.name for entry in path.parent.iterdir() if entry.is_file()], n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""

@@ -8,8 +8,8 @@ before its content is checked.
 
 >>> import tempfile
 >>> from pathlib import Path
->>> from setwise.data import ColumnCode, TableEncoding
->>> encoding = TableEncoding((ColumnCode("age"), ColumnCode("job", ("clerk", "smith"))), "fraud", "yes", "no")
+>>> from setwise.data import CategoryCode, NumberCode, TableEncoding
+>>> encoding = TableEncoding((NumberCode("age"), CategoryCode("job", ("clerk", "smith"))), "fraud", "yes", "no")
 >>> network = MLP(3, hidden=())
 >>> model = TableModel("network", encoding, network.state_dict(), threshold=0.0, measure="auc", hidden=())
 >>> with tempfile.TemporaryDirectory() as folder:
@@ -38,7 +38,9 @@ from setwise.app.files import DIFFERS, contents_of, parse_json
 from setwise.app.networks import MLP, score
 from setwise.app.run_folder import MODEL
 from setwise.app.tree_file import checked_trees
-from setwise.data import TableEncoding
+from setwise.data import News, TableEncoding
+from setwise.data.tables.encoding import is_read
+from setwise.data.tables.reading import frame_of
 from setwise.metrics import (
     CalibrationMap,
     IsotonicCalibration,
@@ -134,25 +136,32 @@ class TableModel:
         all_finite("scores", found)  # finite weights may overflow
         return found
 
-    def predict(self, cells: Mapping[str, Sequence[str]], *, threshold: float | None = None) -> Prediction:
+    def predict(
+        self, table: Any, *, threshold: float | None = None, news: News | None = None, first_row: int = 1
+    ) -> Prediction:
         """Scores and classes of a table's rows.
 
         Args:
-            cells: The table's columns as texts, as :func:`setwise.data.read_cells` gives them.
+            table: A frame of pandas or polars, a mapping of columns, or what :func:`setwise.data.read_frame` gives.
             threshold: A calibrated probability from which on a row is predicted positive, instead of the model's own
                 threshold, which is one of the score.
+            news: Counts what the table holds that the training rows did not, over several blocks of a table; the
+                remarks are left to the last one then.
+            first_row: Number of the first row, for messages.
 
         Raises:
             InputError: When a column is missing, or one of numbers holds texts.
         """
-        inputs = self.encoding.encode(cells)
-        scores = self.score(inputs)
+        frame = table if is_read(table) else frame_of(table, texts=self.encoding.texts)
+        found = News() if news is None else news
+        scores = self.score(self.encoding.encode(frame, found, first_row=first_row))
         probabilities = self.calibration(scores)
         with np.errstate(over="ignore"):  # a threshold beyond float32 is one that no score reaches
             own = np.float32(self.threshold)
         positive = scores >= own if threshold is None else probabilities >= threshold
-        classes = [self.encoding.classes[int(flag)] for flag in positive]
-        return Prediction(scores, probabilities, classes, self.encoding.remarks(cells))
+        classes = [self.encoding.classes[flag] for flag in positive.astype(int).tolist()]
+        remarks = self.encoding.sentences(found, tuple(map(str, frame.columns))) if news is None else []
+        return Prediction(scores, probabilities, classes, remarks)
 
     def save(self, path: str | Path) -> Path:
         """Write the file as a whole, and return its path."""

@@ -122,6 +122,10 @@ def train(
         str | None, typer.Option(help="Column that says train, validation or test. [default: drawn by seed]")
     ] = None,
     drop: Annotated[list[str] | None, typer.Option(help="Column that is no input; may be repeated.")] = None,
+    use: Annotated[
+        list[str] | None,
+        typer.Option(help="Column that is an input even if it looks like an identifier; may be repeated."),
+    ] = None,
     subject_to: Annotated[
         list[str] | None,
         typer.Option(help='Constraint to train under, such as "recall[group=sex]>=0.8"; may be repeated.'),
@@ -170,6 +174,7 @@ def train(
         "weight": weight,
         "split": split,
         "drop": drop,
+        "use": use,
         "subject_to": subject_to,
         "confidence": confidence,
         "max_weight": max_weight,
@@ -191,11 +196,55 @@ def train(
 
 
 @app.command()
+def inspect(
+    data: Annotated[Path, typer.Argument(metavar="DATA", help="A table (.csv, .csv.gz, .parquet).")],
+    *,
+    target: Annotated[str | None, typer.Option(help="Target column. [default: the last]")] = None,
+    positive: Annotated[str | None, typer.Option(help="Positive value of the target.")] = None,
+    measure: Annotated[str | None, typer.Option(help='Measure to train for, such as "precision@recall>=0.9".')] = None,
+    subject_to: Annotated[
+        list[str] | None, typer.Option(help='What is to hold on new data, such as "recall>=0.8"; may be repeated.')
+    ] = None,
+    confidence: Annotated[float, typer.Option(help="Confidence with which it is to hold.")] = 0.95,
+    group: Annotated[list[str] | None, typer.Option(help="Column to break results down by; may be repeated.")] = None,
+    drop: Annotated[list[str] | None, typer.Option(help="Column that is no input; may be repeated.")] = None,
+    use: Annotated[
+        list[str] | None,
+        typer.Option(help="Column that is an input even if it looks like an identifier; may be repeated."),
+    ] = None,
+) -> None:
+    """Look at a table before training: its columns, what will become of them, and what may go wrong."""
+    from setwise.cli import inspecting
+
+    inspecting.inspect(
+        data,
+        {
+            "target": target,
+            "positive": positive,
+            "measure": measure,
+            "subject_to": subject_to or (),
+            "confidence": confidence,
+            "group": group or (),
+            "drop": drop or (),
+            "use": use or (),
+        },
+    )
+
+
+@app.command()
 def predict(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="model.safetensors, or the folder of a run.")],
     data: Annotated[Path, typer.Argument(metavar="DATA", help="A table with the columns the model knows.")],
     *,
-    out: Annotated[Path | None, typer.Option(help="CSV file to write. [default: standard output]")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="CSV or .parquet file to write. [default: CSV on standard output]")
+    ] = None,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Column to write beside the predictions, all or none; may be repeated. [default: identifiers]"
+        ),
+    ] = None,
     threshold: Annotated[
         float | None,
         typer.Option(help="Calibrated probability from which on a row is positive. [default: the model's threshold]"),
@@ -204,7 +253,7 @@ def predict(
     """Apply a model that `setwise train` wrote to the rows of a table."""
     from setwise.cli import predicting
 
-    for line in predicting.predict(model, data, out, threshold):
+    for line in predicting.predict(model, data, out, threshold, keep or None):
         _say(line, 0)
 
 

@@ -9,7 +9,6 @@ from setwise.data.arrays import LabelledArrays, image_tensor, label_tensor, load
 from setwise.data.builtin import load_fashion
 from setwise.data.catalog import dataset_names, load
 from setwise.data.cifar import load_cifar10, load_cifar100
-from setwise.data.encoding import ColumnCode, TableEncoding
 from setwise.data.idx import load_idx
 from setwise.data.imbalance import (
     Imbalance,
@@ -18,7 +17,6 @@ from setwise.data.imbalance import (
     make_imbalanced,
     one_versus_rest,
 )
-from setwise.data.raw_table import RawTable, read_cells, read_table
 from setwise.data.s_mnist import SizedDigits, load_s_mnist, s_mnist
 from setwise.data.samplers import ShapeBalancedBatchSampler, StratifiedBatchSampler
 from setwise.data.segmentation import SegmentationFolder, camvid_folder, load_camvid, load_coco_stuff
@@ -40,13 +38,38 @@ from setwise.data.shapes import (
 )
 from setwise.data.splits import stratified_split
 from setwise.data.stl10 import load_stl10
-from setwise.data.table import Table, load_inputs, load_keel, load_table
+from setwise.data.tables import (
+    CategoryCode,
+    ColumnCode,
+    DateCode,
+    Inspection,
+    Kind,
+    News,
+    NumberCode,
+    RawTable,
+    Table,
+    TableEncoding,
+    TableWarning,
+    TextCode,
+    inspect,
+    load_inputs,
+    load_keel,
+    load_table,
+    read_frame,
+    read_table,
+)
 
 __all__ = [
+    "CategoryCode",
     "ColumnCode",
     "ColumnShape",
+    "DateCode",
     "Imbalance",
+    "Inspection",
+    "Kind",
     "LabelledArrays",
+    "News",
+    "NumberCode",
     "RawTable",
     "SegmentationFolder",
     "ShapeBalancedBatchSampler",
@@ -55,6 +78,8 @@ __all__ = [
     "StratifiedBatchSampler",
     "Table",
     "TableEncoding",
+    "TableWarning",
+    "TextCode",
     "activation_area",
     "box_area",
     "camvid_folder",
@@ -68,6 +93,7 @@ __all__ = [
     "foreground_size",
     "group_classes",
     "image_tensor",
+    "inspect",
     "label_tensor",
     "load",
     "load_arrays",
@@ -85,7 +111,7 @@ __all__ = [
     "majority_shape",
     "make_imbalanced",
     "one_versus_rest",
-    "read_cells",
+    "read_frame",
     "read_table",
     "s_mnist",
     "shape_spread",

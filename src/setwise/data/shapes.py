@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from setwise._checks import InputError, all_finite, in_range, is_count, one_of, to_numpy
-from setwise.data.encoding import is_missing
+from setwise.data.tables.values import is_missing
 from setwise.data.imbalance import Index, Labels, whole_labels
 
 Sizes = NDArray[np.float64]

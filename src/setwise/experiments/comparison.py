@@ -95,7 +95,8 @@ def compare(
         overwrite: Replace the run in ``out``.
         sized: Take epochs and patience from the size of the training set: :func:`with_epochs`.
         progress: Told how it gets on.
-        notes: Told, a sentence each, which files in ``out`` are damaged and computed again.
+        notes: Told, a sentence each, what was found in the table, and which files in ``out`` are damaged and computed
+            again.
 
     Raises:
         InputError: When the settings, the data or the folder cannot be used.
@@ -118,6 +119,9 @@ def compare(
         first = draw(problem, settings, 0)  # refuses columns that cannot be used before anything is written
         comparison = _Comparison(settings, problem, folder)
         stack.enter_context(folder.locked(create=True))
+        for text in problem.notes:
+            if notes is not None and not resume:  # a resumed run has said them
+                notes(text)
         if resume:
             check_same(folder, settings, comparison.fingerprint)
         else:

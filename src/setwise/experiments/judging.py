@@ -314,7 +314,7 @@ def _shown(settings: ComparisonSettings, positive: str) -> dict[str, object]:
     if is_table(settings.data):
         shown["data"] = Path(settings.data).name
     else:
-        for name in ("target", "test", "model", "group", "weight", "split", "drop", "subject_to", "max_weight"):
+        for name in ("target", "test", "model", "group", "weight", "split", "drop", "use", "subject_to", "max_weight"):
             del shown[name]
     for name, value in list(shown.items()):
         if isinstance(value, list):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from setwise.app.run_folder import MODEL
 
 if TYPE_CHECKING:
-    from setwise.data.encoding import ColumnCode, TableEncoding
+    from setwise.data import TableEncoding
     from setwise.experiments.settings import ComparisonSettings
 
 
@@ -18,7 +18,8 @@ def column_notes(encoding: TableEncoding, settings: ComparisonSettings) -> dict[
         encoding: Of the stored model.
         settings: Of the comparison.
     """
-    notes = {code.name: _note(code) for code in encoding.features}
+    notes = {code.name: code.note() for code in encoding.features}
+    notes |= {name: f"left out: {why}" for name, why in encoding.left_out.items() if why != "dropped"}
     notes[encoding.target] = f"target; positive: {encoding.positive}"
     if settings.weight is not None:
         notes[settings.weight] = "sample weight, no input"
@@ -36,20 +37,9 @@ def usage_notes() -> dict[str, str]:
     return {
         "On the command line, in the folder of this report": f"setwise predict {MODEL} new.csv --out predictions.csv",
         "In Python": (
-            "from setwise.data import read_cells\n"
             "from setwise.app.model_file import TableModel\n\n"
             f'model = TableModel.load("{MODEL}")\n'
-            'found = model.predict(read_cells("new.csv"))\n'
+            'found = model.predict(pandas.read_csv("new.csv"))\n'
             "found.classes, found.probabilities"
         ),
     }
-
-
-def _note(code: ColumnCode) -> str:
-    if code.categories:
-        named = len(code.categories) - ("" in code.categories)
-        missing = "; missing is a value of its own" if "" in code.categories else ""
-        return f"category: {named} value{'' if named == 1 else 's'}, one 0/1 input each{missing}"
-    if code.indicator:
-        return f"number; where missing, the median {code.median:g}, and a further input says so"
-    return "number"

@@ -18,7 +18,8 @@ from setwise import data
 from setwise._checks import InputError
 from setwise.app.networks import MLP, SmallConvNet
 from setwise.data import RawTable, TableEncoding
-from setwise.data.encoding import find_column
+from setwise.data.tables.inspection import floor_warnings, split_columns, table_warnings
+from setwise.data.tables.values import find_column
 from setwise.experiments.calibration_rows import ValidationRows, validation_rows
 from setwise.experiments.constraints import Constraints, Groups, group_columns, no_blanks
 
@@ -50,6 +51,7 @@ class Problem:
         parts: The set of each row, by a table's split column.  # shape: (n,)
         weights: Sample weights of a table.  # shape: (n,)
         groups: Groups of a table's rows, by column.
+        notes: What was found in reading and inspecting a table, in sentences.
     """
 
     name: str
@@ -62,6 +64,7 @@ class Problem:
     parts: NDArray[Any] | None = None
     weights: NDArray[np.float32] | None = None
     groups: Mapping[str, Groups] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     def own_sets(self) -> dict[str, tuple[Tensor, NDArray[np.int64]]]:
         """Images and labels that each of the three sets is drawn from."""
@@ -167,17 +170,18 @@ def load_problem(settings: ComparisonSettings) -> Problem:
 
 def _load_table(settings: ComparisonSettings) -> Problem:
     table = data.read_table(settings.data, target=settings.target, positive=settings.positive)
-    names = tuple(table.cells)
-    for argument in ("weight", "split", "group", "drop"):
+    names = table.columns
+    for argument in ("weight", "split", "group", "drop", "use"):
         given = getattr(settings, argument)
         for name in (given,) if isinstance(given, str) else given or ():
             _check_column(argument, name, table)
-    apart = {settings.weight, settings.split, *settings.drop}
-    table = replace(table, features=tuple(name for name in table.features if name not in apart))
-    for name in table.features:
-        words = {cell.casefold() for cell in set(table.cells[name])}
-        if {"train", "test"} <= words <= _SPELLINGS.keys():  # an input like this is a slip nobody would notice
-            raise InputError(f"Expected column {name!r}, which says train and test, to be named by --split or --drop.")
+    apart = dict.fromkeys(settings.drop, "dropped")
+    apart |= {settings.weight: "sample weight"} if settings.weight is not None else {}
+    apart |= {settings.split: "says which rows train, validate and test"} if settings.split is not None else {}
+    features = tuple(name for name in table.features if name not in apart)
+    table = replace(table, features=features, use=tuple(settings.use), dropped=apart)
+    for name in split_columns(table):
+        raise InputError(f"Expected column {name!r}, which says train and test, to be named by --split or --drop.")
     by_name = {no_blanks(name): name for name in names}
     wanted = dict.fromkeys(settings.group)
     for column in group_columns(settings.subject_to):
@@ -191,11 +195,22 @@ def _load_table(settings: ComparisonSettings) -> Problem:
         parts=None if settings.split is None else _parts(table, settings.split),
         weights=None if settings.weight is None else table.weights(settings.weight),
         groups={name: Groups(*table.groups(name)) for name in wanted},
+        notes=(*table.notes, *(warning.message for warning in (*table_warnings(table), *_floors(table, settings)))),
     )
 
 
+def _floors(table: RawTable, settings: ComparisonSettings) -> list[data.TableWarning]:
+    """Floors and ceilings that the rows kept for it cannot certify."""
+    if not settings.certifies or settings.weight is not None:
+        return []
+    own = settings.parsed_measure().subject_to
+    texts = [*settings.subject_to, *([own] if own else [])]
+    share = (1 - settings.test) * settings.validation / 2
+    return floor_warnings(table, texts, settings.confidence, share)
+
+
 def _check_column(argument: str, name: str, table: RawTable) -> None:
-    find_column(name, tuple(table.cells), argument)
+    find_column(name, table.columns, argument)
     if name == table.target and argument != "group":
         raise InputError(f"Expected `{argument}` to be another column than the target, but got {name!r}.")
 
@@ -255,7 +270,8 @@ def draw_rows(
         if min(positives, size - positives) < FEWEST:
             raise InputError(
                 f"Expected at least {FEWEST} positives and {FEWEST} negatives in the {name} set, but seed {seed} of "
-                f"{problem.name} has {positives} and {size - positives}: more data or another share is needed."
+                f"{problem.name} has {positives} and {size - positives}: there are too few rows of one class to train, "
+                "choose and test on; gather more, or name the sets by a column with --split."
             )
         record[name] = {"size": size, "positives": positives}
     return pools, record

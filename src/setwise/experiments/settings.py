@@ -21,8 +21,8 @@ MODELS = ("network", "boosting")
 CONFIDENCE = 0.95  # of constraints, unless told otherwise
 _OWN_RATE = "learning_rate"  # the recipe's setting of another name here
 _SHARED = tuple(each.name for each in fields(Recipe) if each.name not in ("measure", _OWN_RATE))
-_OF_TABLES = ("target", "weight", "split", "group", "drop", "subject_to", "max_weight")
-_LISTS = ("group", "drop", "subject_to")
+_OF_TABLES = ("target", "weight", "split", "group", "drop", "use", "subject_to", "max_weight")
+_LISTS = ("group", "drop", "use", "subject_to")
 # Most of each, so that no setting, mistyped or from somebody else's run, takes the memory or the threads of a machine.
 _MOST = {
     "seeds": 1_000,
@@ -62,6 +62,7 @@ class ComparisonSettings:
         weight: Column of a table with sample weights, for training and judging; no input.
         split: Column of a table that says train, validation or test; what it does not name is drawn.
         drop: Columns of a table that are no inputs.
+        use: Columns of a table that are inputs even if they look like identifiers, which are left out otherwise.
         subject_to: Constraints on rates, such as ``"recall[group=sex]>=0.8"``. The network trained on the measure is
             trained under them; thresholds of both methods have to meet them.
         confidence: Confidence with which the threshold is certified to meet the constraints on new data, also that of a
@@ -92,6 +93,7 @@ class ComparisonSettings:
     weight: str | None = None
     split: str | None = None
     drop: tuple[str, ...] = ()
+    use: tuple[str, ...] = ()
     subject_to: tuple[str, ...] = ()
     confidence: float = CONFIDENCE
     max_weight: float | None = None
@@ -228,7 +230,7 @@ class ComparisonSettings:
         names = sorted(each.name for each in fields(cls))
         for name in sorted(set(values) - set(names)):
             hint = near_match(name[:80], names)
-            raise InputError(f"Expected settings among {', '.join(names)}, but got `{name:.80}`{hint}.")
+            raise InputError(f"There is no setting `{name:.80}`{hint}. Expected settings among {', '.join(names)}.")
 
     def differences(self, other: ComparisonSettings) -> list[tuple[str, Any, Any]]:
         """Names of the settings that differ, with both values."""

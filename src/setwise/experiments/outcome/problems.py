@@ -27,9 +27,9 @@ TUNED_AT = 0.05
 FILES: dict[str, tuple[str, dict[str, Any]]] = {
     "mammography": ("mammography.csv.xz", {"header": False}),
     "credit default": ("uci_credit_default.csv.xz", {}),
-    "adult": ("adult.csv.xz", {"target": "income", "aside": ["split", "fnlwgt"]}),
+    "adult": ("adult.csv.xz", {"target": "income", "drop": ["split", "fnlwgt"]}),
     "phoneme": ("phoneme.csv.xz", {"header": False}),
-    "oil spill": ("oil_spill.csv.xz", {"header": False, "aside": [0]}),
+    "oil spill": ("oil_spill.csv.xz", {"header": False, "drop": [0]}),
 }
 FEWEST_POSITIVES = 20  # of a KEEL set that is used; with fewer the test part has three or less
 IMAGE_SIZE = 16

@@ -1,0 +1,69 @@
+"""Columns of a text table: floats where every cell is a number, else categoricals of texts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from setwise._checks import extra
+from setwise.data.tables.values import MISSING_NUMBERS
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # type: ignore[import-untyped]
+
+_TRIED = 1000  # texts that show whether a column may be one of numbers
+
+
+def column_of_texts(column: Any, *, text: bool) -> Any:
+    """The cells of a column that were read as texts: floats where all of them are numbers after all, else a categorical.
+
+    Args:
+        column: The cells; missing ones are null.
+        text: Whether they stay texts whatever they hold.
+    """
+    arrow, pandas = extra("pyarrow", "tables"), extra("pandas", "tables")
+    values = arrow.array(column, arrow.string(), from_pandas=True)
+    if isinstance(values, arrow.ChunkedArray):
+        values = values.combine_chunks()
+    if not text and _to_floats(values[:_TRIED]) is not None and (floats := _to_floats(values)) is not None:
+        return pandas.Series(floats, copy=False)
+    return categorical(values.dictionary_encode())
+
+
+def categorical(chunks: pa.ChunkedArray | pa.DictionaryArray) -> Any:
+    """A dictionary of texts as a categorical: blanks and ARFF quotes around the texts go, an empty one is missing."""
+    arrow, compute, pandas = extra("pyarrow", "tables"), extra("pyarrow.compute", "tables"), extra("pandas", "tables")
+    array = chunks
+    if isinstance(array, arrow.ChunkedArray):
+        array = array.unify_dictionaries().combine_chunks()
+    if isinstance(array, arrow.ChunkedArray):  # older versions of Arrow
+        array = array.chunk(0) if array.num_chunks else arrow.nulls(0, arrow.string()).dictionary_encode()
+    texts = compute.utf8_trim_whitespace(array.dictionary.cast(arrow.string()))
+    texts = compute.replace_substring_regex(texts, "(?s)^'[ ]*(.*?)[ ]*'$", r"\1")
+    texts = _without(texts, frozenset({""}))  # other words for missing may be names, such as NA for Namibia
+    codes = np.asarray(compute.fill_null(array.indices.cast(arrow.int64()), -1))  # polars' are unsigned
+    places, kept = pandas.factorize(texts.to_numpy(zero_copy_only=False))  # None becomes -1
+    if len(places):
+        codes = np.where(codes >= 0, places[codes], -1)
+    return pandas.Series(pandas.Categorical.from_codes(codes, pandas.Index(kept, dtype="object")), copy=False)
+
+
+def _to_floats(values: pa.Array) -> Any:
+    """The cells as floats, or None where one of them is no number, or a code with leading zeros."""
+    arrow, compute = extra("pyarrow", "tables"), extra("pyarrow.compute", "tables")
+    values = _without(compute.utf8_trim_whitespace(values), MISSING_NUMBERS)
+    try:
+        numbers = compute.cast(values, arrow.float64())
+    except arrow.ArrowInvalid:
+        return None
+    if compute.any(compute.match_substring_regex(values, "^0[0-9]+$")).as_py():
+        return None
+    return numbers.to_numpy(zero_copy_only=False)
+
+
+def _without(texts: pa.Array, missing: frozenset[str]) -> pa.Array:
+    """The texts, null where they stand for a missing value."""
+    arrow, compute = extra("pyarrow", "tables"), extra("pyarrow.compute", "tables")
+    gone = compute.is_in(compute.utf8_lower(texts), value_set=arrow.array(sorted(missing)))
+    return compute.if_else(gone, arrow.scalar(None, arrow.string()), texts)

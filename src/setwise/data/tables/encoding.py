@@ -1,0 +1,206 @@
+"""Feature encoding: how the columns of a table become numbers, fitted on training rows, applied to any others.
+
+- A column of numbers stays as it is. If some are missing, they get the median of the training rows, and a further
+  column says where they were missing (1) and where not (0).
+- A category becomes one 0/1 column per value (one-hot). Missing is a value of its own.
+- A date becomes days since the first of the training rows, month, day, weekday and hour, as far as they vary.
+- A text of many values becomes 64 0/1 columns, each for the words whose hash falls there.
+- Met later: an unseen value gives zeros in all columns of its one-hot code; a number missing where none was missing
+  before gets the median. :class:`News` counts both.
+
+An encoding is plain data (:meth:`TableEncoding.to_dict`), kept as JSON with the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from setwise._checks import InputError
+from setwise.data.tables.codes import CODES, ColumnCode, News, code_from_dict
+from setwise.data.tables.kinds import Kind
+from setwise.data.tables.reading import frame_of
+from setwise.data.tables.values import check_types, near_column
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["CODES", "ColumnCode", "News", "TableEncoding", "fit_encoding"]
+
+MOST_COLUMNS = 100_000  # of an encoding; a file with more is no model of ours
+
+
+@dataclass(frozen=True)
+class TableEncoding:
+    """All that is needed to read another table as the first one was read; plain data, so it can be kept as JSON.
+
+    Attributes:
+        features: The codes of the input columns, in order.
+        target: Name of the target column.
+        positive: The value of the target that becomes label 1.
+        negative: The value that becomes 0, or None where every other value does.
+        header: Whether the file's first row holds the names.
+        left_out: Columns that are no inputs, with the reason.
+    """
+
+    features: tuple[ColumnCode, ...]
+    target: str
+    positive: str
+    negative: str | None
+    header: bool = True
+    left_out: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the encoded input columns."""
+        return tuple(name for code in self.features for name in code.columns)
+
+    @property
+    def classes(self) -> tuple[str, str]:
+        """Names of label 0 and label 1."""
+        return (f"not {self.positive}" if self.negative is None else self.negative, self.positive)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns that are read."""
+        return tuple(code.name for code in self.features)
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Of these the ones that are to be read as texts, whatever they hold."""
+        return tuple(code.name for code in self.features if code.reads_texts)
+
+    @property
+    def identifiers(self) -> tuple[str, ...]:
+        """Columns that were left out because they name rows."""
+        return tuple(name for name, why in self.left_out.items() if why.startswith("identifier"))
+
+    def encode(self, table: Any, news: News | None = None, *, first_row: int = 1) -> NDArray[np.float32]:
+        """The inputs of a table with (at least) these columns, shape (rows, len(columns)).
+
+        Args:
+            table: A frame of pandas or polars, or a mapping of columns.
+            news: Counts what the table holds that the training rows did not.
+            first_row: Number of the table's first row, for messages.
+        """
+        frame = table if is_read(table) else frame_of(table, texts=self.texts)
+        self.check_columns(tuple(map(str, frame.columns)))
+        parts = [code.encode(frame[code.name], news, first_row) for code in self.features]
+        if not parts:
+            return np.zeros((len(frame), 0), dtype=np.float32)
+        return np.concatenate(parts, axis=1)
+
+    def check_columns(self, names: Sequence[str]) -> None:
+        """Refuse a table that lacks a column, and name all that are missing."""
+        missing = [name for name in self.names if name not in names]
+        if not missing:
+            return
+        shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
+        raise InputError(
+            f"Expected the table to have the column{'s' * (len(missing) > 1)} that the model was trained on, but there "
+            f"is no {', '.join(map(repr, missing[:5]))}{', ...' * (len(missing) > 5)} among {shown}"
+            f"{near_column(missing[0], names)}."
+        )
+
+    def unknown(self, names: Sequence[str]) -> list[str]:
+        """Columns of a table that are no part of the encoding."""
+        known = {*self.names, *self.left_out, self.target}
+        return [name for name in names if name not in known]
+
+    def remarks(self, table: Any) -> list[str]:
+        """What is new in a table, one sentence a column: columns left out, values unseen, numbers missing.
+
+        Args:
+            table: A frame of pandas or polars, or a mapping of columns, with (at least) those of the encoding.
+        """
+        frame = table if is_read(table) else frame_of(table, texts=self.texts)
+        news = News()
+        self.encode(frame, news)
+        return self.sentences(news, tuple(map(str, frame.columns)))
+
+    def sentences(self, news: News, names: Sequence[str]) -> list[str]:
+        """The same from what was counted while encoding.
+
+        Args:
+            news: The counts.
+            names: Names of the table's columns.
+        """
+        further = self.unknown(names)
+        found = [f"Left out, since the model does not know them: {', '.join(further)}."] if further else []
+        return found + [text for code in self.features if (text := news.sentence(code)) is not None]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The encoding as plain lists, numbers and strings."""
+        state = {name: getattr(self, name) for name in ("target", "positive", "negative", "header")}
+        codes = [{"kind": code.kind, **asdict(code)} for code in self.features]
+        return {"features": codes, **state, "left_out": dict(self.left_out)}
+
+    @classmethod
+    def from_dict(cls, state: Mapping[str, Any]) -> TableEncoding:
+        """The encoding :meth:`to_dict` described, also after a trip through JSON.
+
+        Raises:
+            InputError: When something is missing, of the wrong type or out of range.
+        """
+        types = {"features": list, "target": str, "positive": str, "negative": str | None, "header": bool}
+        check_types("encoding", state, {**types, "left_out": dict})
+        codes = tuple(code_from_dict(each) for each in state["features"])
+        if sum(len(code.columns) for code in codes) > MOST_COLUMNS:
+            raise InputError(f"Expected the encoding to have at most {MOST_COLUMNS:,} columns, but it has more.")
+        names = [code.name for code in codes]
+        if len(set(names)) < len(names):
+            raise InputError("Expected the columns of the encoding to have different names, but one comes twice.")
+        left_out = {str(name): str(why) for name, why in state["left_out"].items()}
+        return cls(codes, state["target"], state["positive"], state["negative"], state["header"], left_out)
+
+
+def is_read(table: Any) -> bool:
+    """Whether a table is a frame of floats, dates and categoricals of texts already."""
+    kinds = getattr(table, "dtypes", None)
+    if kinds is None or not hasattr(kinds, "items") or not all(isinstance(name, str) for name in table.columns):
+        return False
+    return all(
+        kind == np.float64
+        or str(kind) == "datetime64[ns]"
+        or (str(kind) == "category" and kind.categories.dtype == object)
+        for kind in kinds
+    ) and list(table.index[:1]) in ([], [0])
+
+
+def fit_encoding(
+    frame: pd.DataFrame,
+    kinds: Sequence[Kind],
+    target: str,
+    classes: tuple[str, str | None],
+    *,
+    rows: ArrayLike | None = None,
+    header: bool = True,
+    dropped: Mapping[str, str] | None = None,
+) -> TableEncoding:
+    """How the columns become numbers, with medians, categories and first dates of these rows only (default: all).
+
+    Args:
+        frame: The table.
+        kinds: What the input columns are.
+        target: Name of the target column.
+        classes: Its positive value and its negative one, or None for every other value.
+        rows: Positions of the training rows.
+        header: Whether the file's first row holds the names.
+        dropped: Further columns that are no inputs, with the reason.
+    """
+    part = frame if rows is None else frame.take(np.asarray(rows))
+    made = {kind.name: CODES[kind.kind].fit(kind, part[kind.name]) for kind in kinds if kind.is_input}
+    codes = tuple(code for code in made.values() if code is not None)
+    if not codes:
+        raise InputError(
+            "Expected at least one column of inputs with values in it, but there is none: "
+            + ("; ".join(f"{kind.name!r} is left out ({kind.why})" for kind in kinds[:5]) or "all are dropped")
+            + "."
+        )
+    left_out = {kind.name: f"{kind.kind}: {kind.why}" for kind in kinds if not kind.is_input}
+    left_out |= {name: "empty: no value in the training rows" for name, code in made.items() if code is None}
+    return TableEncoding(codes, target, *classes, header, left_out | dict(dropped or {}))
