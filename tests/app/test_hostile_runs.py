@@ -98,6 +98,14 @@ def encoding(**values: Any) -> Callable[[Path], None]:
     return lambda out: change_model(out / "model.safetensors", lambda state, _: state["encoding"].update(values))
 
 
+def many_columns(out: Path) -> None:
+    def change(state: dict[str, Any], _: object) -> None:
+        first = state["encoding"]["features"][0]
+        state["encoding"]["features"] = [first | {"name": f"c{k}"} for k in range(50_000)]
+
+    change_model(out / "model.safetensors", change)
+
+
 def model_text(text: str) -> Callable[[Path], None]:
     def damage(out: Path) -> None:
         write_model(out / "model.safetensors", text, model_parts(out / "model.safetensors")[1])
@@ -243,7 +251,7 @@ HOSTILE_MODELS: dict[str, tuple[Callable[[Path], None], str]] = {
     ),
     "kind": (model(kind="boosting"), "booster"),
     "encoding": (encoding(features=[{}] * 3), "content cannot be right"),
-    "columns": (encoding(features=[{"name": f"c{k}", "categories": []} for k in range(50_000)]), "shapes differ"),
+    "columns": (many_columns, "shapes differ"),
     "calibration": (model(calibration={"kind": "isotonic", "scores": [1, 0], "log_odds": [0, 1], "slope": 1}), "incr"),
     "deep": (model_text(DEEP), "nested"),
     "text": (model_text('"model"'), "no JSON object"),
