@@ -20,6 +20,7 @@ from setwise._files import ZEROS, DamagedFileError, damaged, is_intact, seal, wr
 
 DEPTH = 64  # of nested lists and objects; what is deeper was not written by us
 DIFFERS = "its checksum differs"
+_MOST = 1e300  # of numbers; integers may be larger than what arithmetic with floats can take
 _WRONG_CONTENT = (KeyError, TypeError, ValueError, AttributeError, IndexError, ArithmeticError, RecursionError)
 
 
@@ -97,8 +98,8 @@ def parse_json(text: str) -> Any:
             waiting += [(part, depth + 1) for part in item]
         elif isinstance(item, str):
             _check_text(item)
-        elif isinstance(item, float) and not math.isfinite(item):  # 1e999
-            raise InputError("it holds a number that is not finite")
+        elif isinstance(item, int | float) and not abs(item) <= _MOST:  # also infinity, which is how 1e999 is read
+            raise InputError("it holds a number that is too large")
     return value
 
 

@@ -156,7 +156,9 @@ class TableModel:
         found = News() if news is None else news
         scores = self.score(self.encoding.encode(frame, found, first_row=first_row))
         probabilities = self.calibration(scores)
-        positive = scores >= np.float32(self.threshold) if threshold is None else probabilities >= threshold
+        with np.errstate(over="ignore"):  # a threshold beyond float32 is one that no score reaches
+            own = np.float32(self.threshold)
+        positive = scores >= own if threshold is None else probabilities >= threshold
         classes = [self.encoding.classes[flag] for flag in positive.astype(int).tolist()]
         remarks = self.encoding.sentences(found, tuple(map(str, frame.columns))) if news is None else []
         return Prediction(scores, probabilities, classes, remarks)

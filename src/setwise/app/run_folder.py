@@ -53,6 +53,7 @@ RECORDS = "runs.jsonl"
 _SETTINGS = "settings.json"
 _FILES = (_SETTINGS, RECORDS, MODEL, RESULTS, REPORT)
 _FOLDERS = (*PARTS, "checkpoints")
+_OURS = (b'"format":', b'"data":', b'"settings":')  # what settings have had before there were checksums
 _RUN_AGAIN = "this training is run again"
 _ENDINGS = {"models": ".safetensors", "scores": ".npz", "checkpoints": ""}
 
@@ -73,9 +74,11 @@ class RunFolder:
 
     @property
     def is_run(self) -> bool:
-        """Whether a comparison was started here; damaged settings do not change that."""
-        path = self.path / _SETTINGS
-        return run_lock.is_marked(self.path) or (path.is_file() and is_intact(path.read_bytes()))
+        """Whether a comparison was started here; one damaged file does not change that."""
+        if run_lock.is_marked(self.path):
+            return True
+        found = (path.read_bytes() for name in _FILES if (path := self.path / name).is_file())
+        return any(is_intact(content) or all(part in content for part in _OURS) for content in found)
 
     @property
     def resuming(self) -> str:
@@ -196,6 +199,8 @@ class RunFolder:
                 records[key], text = lines[key]
                 try:
                     self.verify(records[key])
+                    self.weights(*key)
+                    self.scores(*key)
                 except DamagedFileError as error:
                     notes.append(_sentence(error))
                     del records[key]
@@ -224,7 +229,10 @@ class RunFolder:
                 key = record["seed"], record["method"]
                 if key not in wanted:
                     raise damaged(place, f"the run has no seed {key[0]}, {key[1]}", _RUN_AGAIN)
-                found[key] = record, line
+                if key in found:
+                    notes.append(f"{place} is damaged (it repeats seed {key[0]}, {key[1]}): it is left out.")
+                else:
+                    found[key] = record, line
             except DamagedFileError as error:
                 notes.append(_sentence(error))
         return found, notes
@@ -276,21 +284,21 @@ class RunFolder:
         """Best weights of one training."""
         path = self.file("models", seed, method)
         if not path.is_file():
-            raise InputError(f"Expected the weights of seed {seed}, {method}, at {path}, but there is no such file.")
+            raise damaged(path, "there is no such file", self._again)
         try:
             loaded: dict[str, Tensor] = extra("safetensors.torch", "experiments").load(path.read_bytes())
         except extra("safetensors", "experiments").SafetensorError as error:
-            raise InputError(f"Expected {path} to be a safetensors file, but it cannot be read: {error}.") from error
+            raise damaged(path, f"it is no safetensors file ({error})", self._again) from error
         for name, tensor in loaded.items():
             if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
-                raise InputError(f"Expected {path} to hold finite weights, but {name} holds NaN or infinity.")
+                raise damaged(path, f"it holds no finite weights, but NaN or infinity in {name}", self._again)
         return loaded
 
     def scores(self, seed: int, method: str) -> dict[str, NDArray[Any]]:
         """Scores and labels of the validation and test sets of one training."""
         path = self.file("scores", seed, method)
         if not path.is_file():
-            raise InputError(f"Expected the scores of seed {seed}, {method}, at {path}, but there is no such file.")
+            raise damaged(path, "there is no such file", self._again)
         with contents_of(path, self._again):
             arrays = arrays_of_bytes(path.read_bytes())
             check_scores(arrays)

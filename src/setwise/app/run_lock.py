@@ -45,7 +45,7 @@ def locked(folder: Path) -> Iterator[None]:
         if not _lock(descriptor):
             raise InputError(f"Expected {folder} to be free, but {_holder(path)}")
         known = _read(path)
-        if not known or known.startswith(MARK):  # nobody else's file of the same name is written to
+        if known.startswith(MARK) or MARK.startswith(known):  # nobody else's file of the same name is written to
             _note(descriptor, path)
         yield
     finally:
@@ -73,7 +73,9 @@ def _note(descriptor: int, path: Path) -> None:
     try:
         os.lseek(descriptor, 0, os.SEEK_SET)
         os.ftruncate(descriptor, 0)
-        os.write(descriptor, f"{MARK}\nprocess {os.getpid()}\n".encode())
+        text = f"{MARK}\nprocess {os.getpid()}\n".encode()
+        while text:  # a disk that is nearly full takes a part, and refuses the rest
+            text = text[os.write(descriptor, text) :]
     except OSError as error:
         raise named(error, path) from error
 

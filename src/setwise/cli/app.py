@@ -5,7 +5,10 @@ Commands import what they need when they run, so that ``setwise --help`` does no
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import importlib.metadata
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +20,7 @@ extra("typer", "cli")
 extra("rich", "cli")
 import typer  # noqa: E402
 
+_DISK = (errno.ENOSPC, errno.EFBIG, errno.EIO, errno.EDQUOT)
 INTERRUPTED = 130  # what shells give for a process ended by Ctrl-C
 USAGE_ERROR = 2
 DISAGREEMENT = 1
@@ -39,6 +43,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     usage: type[Exception] = typer.BadParameter.__mro__[1]  # Typer's usage errors: unknown options, missing values
     try:
         code = app(args=given, prog_name="setwise", standalone_mode=False)
+        sys.stdout.flush()  # a full disk behind it is an error, and no remark at the end of the process
     except (KeyboardInterrupt, typer.Abort):
         return _say("stopped", INTERRUPTED)
     except typer.Exit as exit_:
@@ -46,13 +51,26 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except usage as error:
         return _say(f"error: {error.format_message()}", USAGE_ERROR)  # type: ignore[attr-defined]
     except (InputError, OSError, ImportError) as error:
-        return _say(f"error: {error}", USAGE_ERROR)
+        return _say(f"error: {_os_error(error) if isinstance(error, OSError) else error}", USAGE_ERROR)
     except TypeError as error:
         # The checks at the edge say "Expected `name` to be"; any other TypeError is a fault of ours and shows itself.
         if not str(error).startswith("Expected "):
             raise
         return _say(f"error: {error}", USAGE_ERROR)
     return code if isinstance(code, int) else 0
+
+
+def _os_error(error: OSError) -> str:
+    """What is wrong, and with which file."""
+    if error.strerror is None:
+        return str(error)
+    if error.filename is not None:
+        return f"{error.strerror}: {error.filename}"
+    if error.errno not in _DISK:
+        return error.strerror
+    with contextlib.suppress(OSError):  # what is left in the buffer would fail again when the process ends
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return f"{error.strerror}: standard output"  # all other writers give the name of their file
 
 
 def _say(message: str, code: int) -> int:

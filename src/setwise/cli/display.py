@@ -64,7 +64,8 @@ class Bars:
             MofNCompleteColumn(),
             TimeElapsedColumn(),
             TextColumn("{task.fields[note]}"),
-            console=console(stderr=True),
+            console=(shown := console(stderr=True)),
+            disable=not shown.is_terminal,  # in a log a bar says nothing, and an error is to stand alone
         )
         self.trainings = self.progress.add_task("Trainings", total=None, note="")
         self.epochs = self.progress.add_task("Epochs", total=None, note="", visible=False)

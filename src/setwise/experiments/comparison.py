@@ -32,7 +32,7 @@ from setwise.experiments.judging import (
     threshold_of,
     versions,
 )
-from setwise.experiments.learners import learn, score_sets
+from setwise.experiments.learners import check_weights, learn, score_sets
 from setwise.experiments.model_notes import column_notes
 from setwise.experiments.problem import Draw, Problem, draw, draw_rows, load_problem
 from setwise.experiments.records import check_record
@@ -248,6 +248,7 @@ def _keep_model(
     if drawn.encoding is None or drawn.shift is None or drawn.scale is None:
         return None
     tensors = folder.weights(best["seed"], best["method"])
+    check_weights(tensors, drawn, settings, folder.file("models", best["seed"], best["method"]))
     if settings.model == "network":
         scaling = {"mean": drawn.shift[0], "scale": drawn.scale[0]}  # of every network where there are several
         ends = {name: name.rpartition(".")[2] for name in tensors}

@@ -38,8 +38,12 @@ _MOST_PRODUCTS = {  # of settings that multiply: the weights of all networks, an
     ("batch_size", "width", "members"): 1 << 26,
 }
 _MOST_TEXTS, _MOST_LENGTH, _MOST_POINTS, _MOST_OPTION = 10_000, 4_096, 10_000, 1e6
+_MOST_NUMBER = 1e300  # finite, and no integer that floats cannot take
 _OPTIONAL_TEXTS = ("target", "weight", "split", "surrogate", "loss_measure", "average")
-_FINITE = ("learning_rate_cross_entropy", "learning_rate_measure", "weight_decay", "max_weight", "margin", "margin_end")
+_FINITE = (
+    *("learning_rate_cross_entropy", "learning_rate_measure", "weight_decay", "max_weight"),
+    *("margin", "margin_end", "temperature"),
+)
 _WRONG_VALUES = (TypeError, ValueError, KeyError, AttributeError, IndexError, ArithmeticError, RecursionError)
 _BOOSTING = {"epochs": 400, "patience": 40}  # rounds are cheap, and each does little
 
@@ -163,7 +167,7 @@ class ComparisonSettings:
             raise TypeError(f"Expected `balance` to be true or false, but got {type(self.balance).__name__}.")
         for name in _FINITE:
             if getattr(self, name) is not None:
-                in_range(name, getattr(self, name), open_low=True, open_high=True)
+                in_range(name, getattr(self, name), -_MOST_NUMBER, _MOST_NUMBER)
         for name, most in _MOST.items():
             _check_count(name, getattr(self, name), most)
         self._check_sizes()
