@@ -34,8 +34,8 @@ SIZES = [1500, 12_000, *(pytest.param(size, marks=pytest.mark.slow) for size in 
 @pytest.fixture(scope="module")
 def csv(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("data") / "bank.csv"
-    x = np.random.default_rng(0).normal(size=120)
-    path.write_text("a,y\n" + "".join(f"{value:.3f},{int(value > 0.5)}\n" for value in x))
+    x, noise = np.random.default_rng(0).normal(size=(2, 120))
+    path.write_text("a,y\n" + "".join(f"{a:.3f},{int(a + b > 0.5)}\n" for a, b in zip(x, noise, strict=True)))
     return path
 
 

@@ -230,7 +230,7 @@ class ComparisonSettings:
         names = sorted(each.name for each in fields(cls))
         for name in sorted(set(values) - set(names)):
             hint = near_match(name[:80], names)
-            raise InputError(f"There is no setting `{name:.80}`{hint}. Expected settings among {', '.join(names)}.")
+            raise InputError(f"Expected settings among {', '.join(names)}, but got `{name:.80}`{hint}.")
 
     def differences(self, other: ComparisonSettings) -> list[tuple[str, Any, Any]]:
         """Names of the settings that differ, with both values."""

@@ -158,7 +158,7 @@ class NumberCode(ColumnCode):
         bad = ~np.isfinite(values)
         if bad.any():
             row = int(np.argmax(bad))
-            raise self._refuse(number_or_inf(exact[row]), row + first_row)
+            raise not_finite(self.name, number_or_inf(exact[row]), row + first_row)
         if not self.indicator:
             return values[:, None]
         return np.stack([values, gone.astype(np.float32)], axis=1)
@@ -183,16 +183,10 @@ class NumberCode(ColumnCode):
             rows = strange[codes]
             if rows.any() and not self.lenient:
                 row = int(np.argmax(rows))
-                raise self._refuse(texts[codes[row]], row + first_row)
+                raise not_finite(self.name, texts[codes[row]], row + first_row)
             count_texts(None if news is None else news.odd, self.name, texts, codes[rows])
         parsed: NDArray[np.float64] = values[codes]
         return parsed
-
-    def _refuse(self, cell: str, row: int) -> InputError:
-        return InputError(
-            f"Expected column {self.name!r} to hold finite numbers, but found {cell!r} in row {row}; mend or empty the "
-            "cell, or train without the column."
-        )
 
 
 @dataclass(frozen=True)
@@ -286,6 +280,14 @@ class TextCode(ColumnCode):
             found[k, [zlib.crc32(word.encode()) % self.buckets for word in _WORD.findall(text.casefold())]] = 1.0
         hashed: Floats = found[codes]
         return hashed
+
+
+def not_finite(name: str, cell: str, row: int) -> InputError:
+    """The error about a cell of a column of numbers that is none."""
+    return InputError(
+        f"Expected column {name!r} to hold finite numbers, but found {cell!r} in row {row}; mend or empty the cell, or "
+        "train without the column."
+    )
 
 
 def number_or_inf(value: float) -> str:

@@ -60,6 +60,8 @@ class DateCode(ColumnCode):
         names = ("hour",) if clock else cls.PARTS
         values = {name: _part(present, name, origin, clock=clock) for name in names}
         kept = [name for name in names if np.ptp(values[name]) > 0] or [names[0]]
+        if "day" not in kept and "weekday" in kept and "month" in kept:
+            kept.remove("weekday")  # of the first of each month, which stands for the month alone
         medians = tuple(float(np.median(values[name])) for name in kept)
         return cls(kind.name, kind.order, origin, tuple(kept), medians, bool(gone.any()), kind.odd > 0)
 

@@ -144,7 +144,7 @@ def _pair(match: re.Match[str]) -> tuple[int, int]:
     return int(match["a"]), int(match["b"])
 
 
-def _moment(text: str, order: str) -> np.datetime64 | None:
+def _moment(text: str, order: str) -> np.datetime64 | None:  # noqa: PLR0911 (one a form)
     if order == "clock":
         match = _ALONE.fullmatch(text)
         return None if match is None else _with_time(dt.date(1970, 1, 1), match, alone=True)

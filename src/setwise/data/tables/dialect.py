@@ -93,11 +93,8 @@ def find_dialect(path: Path, head: str, *, header: bool | str, sep: str | None, 
         shown = _shown(rows[0].cells)
         notes.append(f"{titles} line{'s' * (titles > 1)} above the header left out, such as {shown!r}.")
         rows = rows[titles:]
-    if not rows or len(rows[0].cells) < 2:
-        raise InputError(
-            f"Expected {path} to hold at least two columns, but found one; is it a CSV? Or its separator is none of "
-            "comma, tab, semicolon, bar and blank: write it with one of these."
-        )
+    if not rows:
+        raise InputError(f"Expected {path} to hold a table, but it is empty.")
     table = [[clean(cell) for cell in row.cells] for row in rows]
     _check_widths(path, sep, rows)
     named = _looks_like_header(table) if header == "infer" else bool(header)
@@ -226,7 +223,7 @@ def _guess_separator(lines: Sequence[str], *, whole: bool) -> str:
 
 
 def _title_rows(rows: Sequence[Row]) -> int:
-    """How many rows of at most two fields stand before all others, which agree on more than these: titles of a sheet."""
+    """How many rows of at most two fields stand before all others, which agree on more: titles of a sheet."""
     fields = [len(row.cells) for row in rows]
     usual = Counter(fields).most_common(1)[0][0]
     for k in range(min(_TITLES, len(rows) - 2)):

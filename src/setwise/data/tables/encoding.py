@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from setwise._checks import InputError
-from setwise.data.tables.codes import ColumnCode, News, number_or_inf
+from setwise.data.tables.codes import ColumnCode, News, not_finite, number_or_inf
 from setwise.data.tables.kinds import Kind
 from setwise.data.tables.reading import frame_of
 from setwise.data.tables.stored_codes import CODES, code_from_dict
@@ -135,7 +135,11 @@ class TableEncoding:
     def to_dict(self) -> dict[str, Any]:
         """The encoding as plain lists, numbers and strings."""
         state = {name: getattr(self, name) for name in ("target", "positive", "negative", "header")}
-        codes = [{"kind": code.kind, **asdict(code)} for code in self.features]
+        codes = [
+            {"kind": code.kind}
+            | {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(code).items()}
+            for code in self.features
+        ]
         return {"features": codes, **state, "left_out": dict(self.left_out)}
 
     @classmethod
@@ -201,10 +205,7 @@ def fit_encoding(
     for kind in kinds:
         if kind.infinite is not None and kind.is_input:
             number = kind.infinite if row_numbers is None else int(row_numbers[kind.infinite])
-            raise InputError(
-                f"Expected column {kind.name!r} to hold finite numbers, but found {_cell(frame[kind.name], kind.infinite)!r}"
-                f" in row {number + 1}; mend or empty the cell, or train without the column."
-            )
+            raise not_finite(kind.name, _cell(frame[kind.name], kind.infinite), number + 1)
     part = frame if rows is None else frame.take(np.asarray(rows))
     made = {kind.name: CODES[kind.kind].fit(kind, part[kind.name]) for kind in kinds if kind.is_input}
     codes = tuple(code for code in made.values() if code is not None)

@@ -1,7 +1,7 @@
 r"""Inspection of a table before training: what will become of every column, and what may go wrong.
 
 >>> rows = range(60)
->>> found = inspect({"id": rows, "age": [20 + k % 7 for k in rows], "fraud": [int(k % 6 == 0) for k in rows]})
+>>> found = inspect({"id": rows, "age": [k * 37 % 61 / 2 for k in rows], "fraud": [int(k % 3 == 0) for k in rows]})
 >>> [(column.name, column.kind) for column in found.columns]
 [('id', 'identifier'), ('age', 'number'), ('fraud', 'target')]
 >>> found.left_out

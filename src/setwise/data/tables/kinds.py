@@ -166,7 +166,7 @@ def _order_of_numbers(name: str, present: NDArray[np.float64]) -> str | None:
     return None
 
 
-def _identifies(name: str, values: NDArray[np.float64], distinct: int) -> str:
+def _identifies(name: str, values: NDArray[np.float64], distinct: int) -> str:  # noqa: PLR0911 (one a reason)
     """Why a column of numbers names rows; empty where it does not."""
     present = values[~np.isnan(values)]
     total = len(present)
@@ -242,7 +242,7 @@ class _Texts:
         why = self._remark(decimal_comma=decimal_comma)
         return Kind(self.name, "category" if distinct <= most else "text", missing, distinct, why)
 
-    def _numbers(self, missing: int, *, decimal_comma: bool, free: bool) -> Kind | None:
+    def _numbers(self, missing: int, *, decimal_comma: bool, free: bool) -> Kind | None:  # noqa: PLR0911
         """A column of numbers, if nearly all texts are some; the others count as missing."""
         if any(is_code(text) for text in self.texts[:_SAMPLE]):
             return None

@@ -208,8 +208,14 @@ def read_table(
     is_count("max_categories", max_categories, 2)
     frame, info = read_frame(source, texts=[-1 if target is None else target], header=header, sep=sep)
     names = tuple(map(str, frame.columns))
+    is_path = isinstance(source, str) or hasattr(source, "__fspath__")
     if len(names) < 2:
-        raise InputError(f"Expected the table to have at least two columns, but it has {len(names)}.")
+        where = source if is_path else "the table"
+        hint = "; or its separator is none of comma, tab, semicolon, bar and blank: write it with one of these"
+        raise InputError(
+            f"Expected {where} to hold at least two columns, the target and an input, but found "
+            f"{'one' if names else 'none'}{hint if is_path else ''}."
+        )
     target_name = find_column(-1 if target is None else target, names, "target")
     apart = {find_column(name, names, "drop") for name in drop}
     free = tuple(find_column(name, names, "use") for name in use)
@@ -228,7 +234,6 @@ def read_table(
         gone = int((~found.known).sum())
         notes.append(f"{gone:,} of {len(labels):,} rows have no value of the target {target_name!r} and were left out.")
         frame, labels = frame[found.known].reset_index(drop=True), labels[found.known]
-    is_path = isinstance(source, str) or hasattr(source, "__fspath__")
     return RawTable(
         frame,
         labels,

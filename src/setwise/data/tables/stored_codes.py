@@ -17,6 +17,7 @@ MOST_VALUES = 10_000
 """Most categories or buckets of a column in a file; what has more is no model of ours."""
 
 CODES: dict[str, type[ColumnCode]] = {code.kind: code for code in (NumberCode, CategoryCode, DateCode, TextCode)}
+_LARGEST = float(np.finfo(np.float32).max)
 _TYPES: dict[str, dict[str, Any]] = {
     "number": {"median": float, "indicator": bool, "decimal": str, "affixes": list, "lenient": bool},
     "category": {"categories": list},
@@ -34,7 +35,8 @@ def code_from_dict(state: Any) -> ColumnCode:
     kind = state["kind"]
     check_types("column code", state, {"kind": str, "name": str, **_TYPES[kind]})
     values = {key: tuple(value) if isinstance(value, list) else value for key, value in state.items() if key != "kind"}
-    code: ColumnCode = CODES[kind](**values)  # its values are checked below
+    make: Any = CODES[kind]
+    code: ColumnCode = make(**values)  # its values are checked below
     where = f"the code of column {code.name!r}"
     for key in ("affixes", "categories", "parts"):
         if not all(isinstance(text, str) for text in values.get(key, ())):
@@ -49,7 +51,7 @@ def _is_finite(value: object) -> bool:
     """Whether a value is a number that float32 can hold; a whole number may be of any size in JSON."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         return False
-    return bool(abs(value) <= np.finfo(np.float32).max)  # not so for NaN
+    return bool(abs(value) <= _LARGEST)  # not so for NaN
 
 
 def _check_code(code: ColumnCode, where: str) -> None:

@@ -154,7 +154,11 @@ def load_keel(path: StrPath | None, name: str) -> Table:
 
 
 def _load_like(
-    source: Any, encoding: TableEncoding, drop: Sequence[str | int], header: bool | str, sep: str | None
+    source: Any,
+    encoding: TableEncoding,
+    drop: Sequence[str | int],
+    header: bool | str,  # noqa: FBT001
+    sep: str | None,
 ) -> Table:
     """A table with labels, read as an earlier one."""
     header = encoding.header if header == "infer" else header

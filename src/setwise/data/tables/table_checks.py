@@ -55,8 +55,9 @@ def _of_kinds(table: RawTable) -> list[TableWarning]:
             found.append(TableWarning(about, f"Column {kind.name!r} is left out: {kind.why}.", kind.name))
             continue
         if kind.kind == "text":
-            message = f"Column {kind.name!r} has {kind.distinct:,} different texts; their words are hashed into {BUCKETS} inputs"
-            found.append(TableWarning("cells", f"{message}{'; ' if kind.why else ''}{kind.why}.", kind.name))
+            message = f"Column {kind.name!r} has {kind.distinct:,} different texts; their words are hashed into "
+            message += f"{BUCKETS} inputs{'; ' if kind.why else ''}{kind.why}."
+            found.append(TableWarning("cells", message, kind.name))
         elif kind.why:
             found.append(TableWarning("cells", f"Column {kind.name!r}: {kind.why}.", kind.name))
         if kind.infinite is not None:
@@ -140,8 +141,8 @@ def _leaks(table: RawTable) -> list[TableWarning]:
         area, how = _area_of(table, kind.name)
         if area >= LEAK:
             message = (
-                f"Column {kind.name!r} alone {how} (AUROC {area:.3f}): if it becomes known only with the outcome, leave "
-                f"it out: --drop {shlex.quote(kind.name)}."
+                f"Column {kind.name!r} alone {how} (AUROC {area:.3f}): if it becomes known only with the outcome, "
+                f"leave it out: --drop {shlex.quote(kind.name)}."
             )
             found.append(TableWarning("leak", message, kind.name))
     return found

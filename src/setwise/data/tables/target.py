@@ -100,7 +100,7 @@ class Target:
         elif len(counts) > 2:
             raise InputError(self._too_many())
         else:
-            low, high = sorted(counts, key=lambda value: (to_number(value) or 0.0, value))
+            low, high = sorted(counts, key=lambda value: (to_number(value) or 0.0, value.casefold()))
             usual = any({value.casefold() for value in counts} == set(pair) for pair in _USUAL_PAIRS)
             chosen = high if usual or counts[high] <= counts[low] else low
         others = [value for value in counts if value != chosen]
@@ -122,9 +122,9 @@ class Target:
         counts = self.counts
         if len(counts) > _MANY and all(to_number(text) is not None for text in counts):
             return (
-                f"Expected `positive` to name the positive value of the target {self.name!r}, but it has {len(counts):,} "
-                "values and looks like a quantity; add a column of two classes, such as 1 where it exceeds a limit, and "
-                "make that the target."
+                f"Expected `positive` to name the positive value of the target {self.name!r}, but it has "
+                f"{len(counts):,} values and looks like a quantity; add a column of two classes, such as 1 where it "
+                "exceeds a limit, and make that the target."
             )
         shown = ", ".join(map(repr, sorted(counts)[:6]))
         return (

@@ -1,8 +1,9 @@
 """Character encodings and compression: a text file, packed or not, as a stream of UTF-8.
 
-UTF-8 (with or without a mark at its start), UTF-16 and UTF-32 are found by their bytes. A byte that is neither decides between
-two cases, by the whole file: where it stands among letters written in UTF-8 it is damage, and becomes U+FFFD; where the
-file has no such letters it is Windows-1252, the encoding of older spreadsheets. Both are said in :attr:`Utf8Stream.notes`.
+UTF-8 (with or without a mark at its start), UTF-16 and UTF-32 are found by their bytes. A byte that is none of these
+decides between two cases, by the whole file: where it stands among letters written in UTF-8 it is damage, and becomes
+U+FFFD; where the file has no such letters it is Windows-1252, the encoding of older spreadsheets. Both are said in
+:attr:`Utf8Stream.notes`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from setwise._checks import InputError
 
@@ -56,7 +58,8 @@ _OTHER_FORMATS = {
     b"\x28\xb5\x2f\xfd": "packed with Zstandard; unpack it first",
 }
 _MARKUP = re.compile(
-    r"\s*(?:(?P<html><(?:!doctype html|html|head|body|table|meta|style|div)\b)|(?P<xml><\?xml|<[a-z][\w:.-]*(?:\s[^<>]*)?>\s*<)"
+    r"\s*(?:(?P<html><(?:!doctype html|html|head|body|table|meta|style|div)\b)"
+    r"|(?P<xml><\?xml|<[a-z][\w:.-]*(?:\s[^<>]*)?>\s*<)"
     r"|(?P<json>\{\s*\"|\[\s*[\[{])|(?P<arff>(?:%[^\n]*\n\s*)*@relation\b))",
     re.IGNORECASE,
 )
@@ -73,7 +76,7 @@ def open_bytes(path: Path) -> IO[bytes]:
     with path.open("rb") as file:
         head = file.read(6)
     if head.startswith(b"\x1f\x8b"):
-        return gzip.GzipFile(path, "rb")  # typed as a stream of bytes, unlike gzip.open
+        return gzip.open(path, "rb")  # type: ignore[return-value]  # its type is its own
     if head.startswith(b"\xfd7zXZ\x00"):
         return lzma.LZMAFile(path, "rb")
     if head.startswith(b"BZh") and head[3:4].isdigit():
@@ -122,10 +125,7 @@ class Utf8Stream(io.RawIOBase):
         self.count = 0
         self.quoted = self.codes = False
         sign = re.escape(counted.encode())
-        # Each begins with two plain bytes, which the search finds fast.
-        self._leads = (
-            [re.compile(lead + rb'0[0-9]+[\r\n"' + sign + b"]") for lead in (sign, b"\n", b'"')] if counted else []
-        )
+        self._code = re.compile(rb'[\n"' + sign + rb']0[0-9]+[\r\n"' + sign + b"]")
         self._counted = ord(counted) if counted.isascii() and counted else None
         self._source = open_bytes(path)
         self._taken = 0  # bytes of the file before the block that is being decoded
@@ -195,10 +195,11 @@ class Utf8Stream(io.RawIOBase):
                 "export it again."
             )
         if self._counted is not None:  # NumPy counts faster than bytes.count
-            self.count += int(np.count_nonzero(np.frombuffer(self._ready, dtype=np.uint8) == self._counted))
+            signs = np.frombuffer(self._ready, dtype=np.uint8)
+            self.count += int(np.count_nonzero(signs == self._counted))
+            if not self.codes and _may_lead(signs, self._counted):
+                self.codes = self._code.search(self._ready) is not None
         self.quoted = self.quoted or b'"' in self._ready
-        if not self.codes:
-            self.codes = any(lead.search(self._ready) for lead in self._leads[: 2 + self.quoted])
         self._taken += len(block)
         if self._done and self._replaced:
             what = "byte is" if self._replaced == 1 else "bytes are"
@@ -215,8 +216,8 @@ class Utf8Stream(io.RawIOBase):
         except UnicodeDecodeError as error:
             if self._codec != "utf-8":
                 raise InputError(
-                    f"Expected {self.path} to be in {self._codec.upper()}, as it begins, but it cannot be read: {error}; save it as "
-                    "UTF-8."
+                    f"Expected {self.path} to be in {self._codec.upper()}, as it begins, but it cannot be read: "
+                    f"{error}; save it as UTF-8."
                 ) from error
         letters, bad = _count_utf8(self.path)
         if letters >= bad:
@@ -239,6 +240,14 @@ class Utf8Stream(io.RawIOBase):
                 self._first_replaced = self._lines_before() + text.partition("\ufffd")[0].count("\n")
             self._replaced += found
         return text
+
+
+def _may_lead(signs: NDArray[np.uint8], separator: int) -> bool:
+    """Whether a zero that begins a field is followed by a digit; much faster than the pattern that decides."""
+    zeros = np.flatnonzero(signs[1:-1] == ord("0"))
+    before = signs[zeros]
+    first = zeros[(before == separator) | (before == ord("\n")) | (before == ord('"'))]
+    return bool((signs[first + 2] - np.uint8(ord("0")) < 10).any())
 
 
 def _codec_of(head: bytes, path: Path) -> str:

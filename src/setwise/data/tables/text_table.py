@@ -54,7 +54,7 @@ class TextTable:
         sep: The separator; None for the one that cuts all rows alike.
     """
 
-    def __init__(self, path: Path, header: bool | str = "infer", sep: str | None = None) -> None:
+    def __init__(self, path: Path, header: bool | str = "infer", sep: str | None = None) -> None:  # noqa: FBT001
         self.path = path
         with Utf8Stream(path) as stream:
             head, whole = _read_head(stream)
@@ -93,12 +93,13 @@ class TextTable:
         pandas = extra("pandas", "tables")
         wanted = self._wanted(columns)
         with Utf8Stream(self.path, self.dialect.sep) as stream, self._said():
-            rows = 0
+            rows, complete = 0, True
             for part in self._parse(stream, wanted, {*texts, *self.dialect.codes}, chunksize=_ROWS, low_memory=False):
                 rows += len(part)
+                complete = complete and self._is_complete(part)
                 made = {name: _plain(pandas, part[name], text=name in texts) for name in wanted}
                 yield pandas.DataFrame(made, index=range(len(part)), copy=False)
-            self._check_widths(stream, rows, wanted)
+            self._check_widths(stream, rows, wanted, complete=complete)
             self._note(stream)
 
     def _wanted(self, columns: Collection[str] | None) -> list[str]:
@@ -107,7 +108,7 @@ class TextTable:
     def _read(self, columns: Sequence[str], texts: set[str]) -> pd.DataFrame:
         with Utf8Stream(self.path, self.dialect.sep) as stream, self._said():
             frame = self._parse(stream, columns, texts)
-            self._check_widths(stream, len(frame), columns)
+            self._check_widths(stream, len(frame), columns, complete=self._is_complete(frame))
             self._note(stream)
             self._codes = self._codes or stream.codes
         return frame  # type: ignore[no-any-return]
@@ -140,7 +141,12 @@ class TextTable:
     def _note(self, stream: Utf8Stream) -> None:
         self.info.notes += [note for note in stream.notes if note not in self.info.notes]
 
-    def _check_widths(self, stream: Utf8Stream, rows: int, columns: Sequence[str]) -> None:
+    def _is_complete(self, frame: pd.DataFrame) -> bool:
+        """Whether all columns were read, and the last one has a value in each row: then no row is too short."""
+        names = self.dialect.names
+        return len(frame.columns) == len(names) and not frame[names[-1]].isna().any()
+
+    def _check_widths(self, stream: Utf8Stream, rows: int, columns: Sequence[str], *, complete: bool) -> None:
         """Refuse rows with other numbers of fields than there are columns.
 
         The parser has refused those with more if it has read all columns. Where no quotes hide separators, a count of
@@ -148,7 +154,7 @@ class TextTable:
         """
         dialect, width = self.dialect, len(self.dialect.names)
         exact = dialect.sep != " " and len(columns) == width and not stream.quoted
-        if exact and stream.count == rows * (width - 1):
+        if complete or (exact and stream.count == rows * (width - 1)):
             return
         for line, found in _other_widths(self.path, dialect, width):
             raise InputError(ragged(self.path, dialect.sep, width, line, found))
@@ -175,7 +181,8 @@ class _ParserErrors:
                 raise InputError(message) from error
         if found := re.search(r"EOF inside string starting at row (\d+)", text):
             raise InputError(
-                f"Expected quotes in {self.path} to come in pairs, but one after line {int(found[1]) + self.dialect.skip} stays open; close or "
+                f"Expected quotes in {self.path} to come in pairs, but one after line "
+                f"{int(found[1]) + self.dialect.skip} stays open; close or "
                 "remove it."
             ) from error
         reason = text.partition("\n")[0].rstrip(".")
@@ -184,7 +191,8 @@ class _ParserErrors:
 
 def _read_head(stream: io.RawIOBase) -> tuple[bytes, bool]:
     """The beginning of a file, and whether it is all of it: 256 kB, or more until there are some lines."""
-    parts, size, lines = [], 0, 0
+    parts: list[bytes] = []
+    size = lines = 0
     while size < _HEAD or (lines < _FEWEST_LINES and size < _LONGEST_HEAD):
         part = stream.read(_HEAD)
         if not part:
@@ -229,7 +237,7 @@ def _all_wide(path: Path, dialect: Dialect, width: int) -> bool:
 
 
 def _guessed(pandas: Any, column: Any, *, codes: bool) -> bool:
-    """Whether pandas has made something of the texts: truth values, whole numbers of codes, or two kinds in two parts."""
+    """Whether pandas has made something of texts: truth values, numbers of codes, or two kinds in two parts."""
     types = pandas.api.types
     if types.is_bool_dtype(column.dtype):
         return True

@@ -16,7 +16,7 @@ from setwise.data.tables.values import number_text
 
 if TYPE_CHECKING:
     import pandas as pd
-    import pyarrow as pa  # type: ignore[import-untyped]
+    import pyarrow as pa
 
 SUFFIXES = (".parquet", ".pq")
 _MAGIC = b"PAR1"
@@ -49,8 +49,6 @@ class ParquetTable:
             raise self._unreadable(error) from error
         self.names = tuple(str(name) for name in schema.names)
         check_names(str(path), self.names)
-        if len(self.names) < 2:
-            raise InputError(f"Expected {path} to hold at least two columns, but found {len(self.names)}.")
 
     def frame(self, columns: Collection[str] | None = None, texts: Collection[str] = ()) -> pd.DataFrame:
         """All rows."""
@@ -144,7 +142,7 @@ def _is_text(arrow: Any, kind: Any) -> bool:
     return bool(arrow.types.is_string(kind) or arrow.types.is_large_string(kind))
 
 
-def _arrow_series(column: pa.ChunkedArray, name: str, where: str, *, text: bool) -> Any:
+def _arrow_series(column: pa.ChunkedArray, name: str, where: str, *, text: bool) -> Any:  # noqa: PLR0911 (one a type)
     arrow, compute, pandas = extra("pyarrow", "tables"), extra("pyarrow.compute", "tables"), extra("pandas", "tables")
     types, kind = arrow.types, column.type
     if types.is_dictionary(kind):
@@ -175,7 +173,7 @@ def _arrow_series(column: pa.ChunkedArray, name: str, where: str, *, text: bool)
     )
 
 
-def _pandas_series(column: Any, name: str, *, text: bool) -> Any:
+def _pandas_series(column: Any, name: str, *, text: bool) -> Any:  # noqa: PLR0911 (one a type)
     arrow, pandas = extra("pyarrow", "tables"), extra("pandas", "tables")
     if column.dtype == object:
         column = column.infer_objects()

@@ -40,7 +40,7 @@ def number_text(value: float) -> str:
     return str(int(value)) if value == int(value) and abs(value) < 2**53 else repr(float(value))
 
 
-def find_column(name: str | int, columns: tuple[str, ...], argument: str) -> str:
+def find_column(name: object, columns: tuple[str, ...], argument: str) -> str:
     """The column of that name or position, or an error with near matches."""
     if not isinstance(name, int | str):
         name = str(name)  # as names of frames that are no texts are taken
