@@ -39,9 +39,10 @@ def test_each_flaw_ends_in_a_good_model_or_in_one_line(
     said = output.err.replace("\n", " ")
     for text in expected:
         assert text in said
-    # The model has learnt from "x", beside whatever stands there: on the rows of the file itself, as they are read anew.
+    # The model has learnt from "x", whatever stands beside it: on the file's own rows, read anew.
     positive = case.options[case.options.index("--positive") + 1] if "--positive" in case.options else None
-    table = read_table(path, target=case.options[1] if "--target" in case.options else None, positive=positive)
+    target = case.options[1] if "--target" in case.options else None
+    table = read_table(path, target=target, positive=positive)
     found = TableModel.load(out).predict(table.frame)
     assert metrics.auroc(found.scores, table.labels) > 0.8
     assert run(["predict", str(out), str(path), "--out", str(tmp_path / "predictions.csv")]) == 0

@@ -16,7 +16,7 @@ from setwise import metrics
 from setwise._checks import InputError
 from setwise.app.model_file import TableModel
 from setwise.app.run_folder import RunFolder
-from setwise.data import read_frame
+from setwise.data import NumberCode, read_frame
 from setwise.experiments import comparison
 from setwise.experiments.comparison import ComparisonSettings, compare, with_epochs
 from setwise.experiments.constraints import Constraints, Groups, check_text, group_columns, scored
@@ -94,6 +94,7 @@ def test_medians_and_categories_come_from_the_training_rows(settings: Comparison
     values = problem.table.frame["b"].to_numpy()
     present = values[rows["train"]]
     code = next(code for code in drawn.encoding.features if code.name == "b")
+    assert isinstance(code, NumberCode)
     assert code.median == float(np.nanmedian(present))
     assert code.median != float(np.nanmedian(values))
     assert set(drawn.encoding.columns) >= {"b=(missing)", "job=clerk", "job=(missing)", "sex=Female"}

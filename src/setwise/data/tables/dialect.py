@@ -54,6 +54,7 @@ class Dialect:
         codes: Columns that a reader would take for numbers or truth values, though they are texts: whole numbers with
             leading zeros, and columns of "true" and "false".
         notes: What was skipped, in sentences.
+        tail: Whether the last column is none: a separator ends every row, and nothing follows it.
     """
 
     sep: str
@@ -64,6 +65,12 @@ class Dialect:
     plain: bool
     codes: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    tail: bool = False
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns without the tail."""
+        return self.names[:-1] if self.tail else self.names
 
 
 def find_dialect(path: Path, head: str, *, header: bool | str, sep: str | None, whole: bool) -> Dialect:
@@ -109,7 +116,9 @@ def find_dialect(path: Path, head: str, *, header: bool | str, sep: str | None, 
     codes = tuple(name for name, cells in zip(names, zip(*body, strict=True), strict=False) if _are_codes(cells))
     skip = rows[0].line if named else rows[0].before
     start = len("".join(lines[:skip]).encode())
-    return Dialect(sep, tuple(names), named, skip, start, plain, codes, tuple(notes))
+    unnamed = named and (len(table[0]) < len(names) or not table[0][-1])
+    tail = unnamed and len(names) > 2 and not any(cells[-1] for cells in body)
+    return Dialect(sep, tuple(names), named, skip, start, plain, codes, tuple(notes), tail)
 
 
 def _check_widths(path: Path, sep: str, rows: Sequence[Row]) -> None:

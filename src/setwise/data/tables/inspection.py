@@ -102,7 +102,8 @@ class Inspection:
 
     def share(self, count: int) -> str:
         """A count of cells with its share of the rows."""
-        return f"{count:,} ({100 * count / self.rows:.2g} %)" if count else "0"
+        percent = 100 * count / self.rows
+        return f"{count:,} ({percent:.0f} %)" if percent >= 10 else f"{count:,} ({percent:.2g} %)" if count else "0"
 
 
 def inspect(

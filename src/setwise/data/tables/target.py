@@ -24,7 +24,6 @@ _USUAL_PAIRS = (
     ("f", "t"),
     ("negative", "positive"),
 )
-_TRUE = frozenset(high for _, high in _USUAL_PAIRS)
 _MANY = 20  # different values of a target that look like a quantity
 
 
@@ -134,10 +133,10 @@ class Target:
 
 
 def _same_truth(positive: object, values: Mapping[str, int]) -> str | None:
-    """The value that means the same in a pair of truth values: True or "yes" for 1."""
+    """The value that 1 and True mean in a pair of truth values, such as yes."""
     folded = {value.casefold(): value for value in values}
     for low, high in _USUAL_PAIRS:
-        if set(folded) == {low, high} and str(positive).casefold() in _TRUE:
+        if set(folded) == {low, high} and str(positive).casefold() in ("1", "true"):
             return folded[high]
     return None
 

@@ -61,13 +61,13 @@ class TextTable:
         self.dialect = find_dialect(path, head.decode("utf-8", "replace"), header=header, sep=sep, whole=whole)
         self._codes = False  # whether whole numbers with leading zeros were met
         self.info = TableInfo(
-            self.dialect.names, self.dialect.header, self.dialect.sep == ";", list(self.dialect.notes)
+            self.dialect.columns, self.dialect.header, self.dialect.sep == ";", list(self.dialect.notes)
         )
 
     @property
     def names(self) -> tuple[str, ...]:
         """Names of all columns."""
-        return self.dialect.names
+        return self.dialect.columns
 
     def frame(self, columns: Collection[str] | None = None, texts: Collection[str] = ()) -> pd.DataFrame:
         """All rows.
@@ -103,7 +103,7 @@ class TextTable:
             self._note(stream)
 
     def _wanted(self, columns: Collection[str] | None) -> list[str]:
-        return [name for name in self.dialect.names if columns is None or name in columns]
+        return [name for name in self.dialect.columns if columns is None or name in columns]
 
     def _read(self, columns: Sequence[str], texts: set[str]) -> pd.DataFrame:
         with Utf8Stream(self.path, self.dialect.sep) as stream, self._said():
