@@ -234,7 +234,10 @@ class CategoryCode(ColumnCode):
         texts, codes = texts_of(column)
         place = {category: k for k, category in enumerate(self.categories)}
         empty = place.get("", -1)
-        of_text = np.array([empty if is_missing(text) else place.get(text, -1) for text in texts] + [empty])
+        # R writes TRUE, pandas True, polars true: one and the same.
+        truth = {category.casefold(): k for category, k in place.items() if category.casefold() in ("true", "false")}
+        known = [place.get(text, truth.get(text.casefold(), -1)) for text in texts]
+        of_text = np.array([empty if is_missing(text) else k for text, k in zip(texts, known, strict=True)] + [empty])
         found = of_text[codes]
         if news is not None:
             gone = np.array([is_missing(text) for text in texts] + [True])[codes]

@@ -40,7 +40,8 @@ def categorical(chunks: pa.ChunkedArray | pa.DictionaryArray) -> Any:
     if isinstance(array, arrow.ChunkedArray):  # older versions of Arrow
         array = array.chunk(0) if array.num_chunks else arrow.nulls(0, arrow.string()).dictionary_encode()
     written = array.dictionary.cast(arrow.string())
-    codes = np.asarray(compute.fill_null(array.indices.cast(arrow.int64()), -1))  # polars' are unsigned
+    codes = array.indices.cast(arrow.int64())  # polars' are unsigned
+    codes = np.asarray(compute.fill_null(codes, -1) if codes.null_count else codes)
     texts = compute.utf8_trim_whitespace(written)
     if compute.any(compute.starts_with(texts, "'")).as_py():
         texts = compute.replace_substring_regex(texts, "(?s)^'[ ]*(.*?)[ ]*'$", r"\1")

@@ -133,7 +133,7 @@ def _of_numbers(name: str, values: NDArray[np.float64], *, free: bool) -> Kind:
     if distinct == 0:
         return Kind(name, "empty", missing, 0, "no value at all")
     if distinct == 1 and not missing:
-        return Kind(name, "constant", 0, 1, f"{present[0]:g} in every row")
+        return Kind(name, "constant", 0, 1, f"{present[0] + 0.0:g} in every row")
     order = _order_of_numbers(name, present)
     if order is not None:
         return Kind(name, "date", missing, distinct, order=order)

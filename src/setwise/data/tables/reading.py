@@ -134,7 +134,7 @@ def frame_of(source: Any, columns: Collection[str] | None = None, texts: Collect
         found = frame_of_mapping(source, columns, _by_name(texts, [str(name) for name in source]))
     elif isinstance(source, pandas.DataFrame):
         found = frame_of_pandas(source, columns, _by_name(texts, [str(name) for name in source.columns]))
-    elif hasattr(source, "columns") and (hasattr(source, "to_arrow") or hasattr(source, "column_names")):
+    elif _has_columns(source):
         table = _arrow_of(source)
         names = [name for name in table.column_names if columns is None or name in columns]
         found = frame_of_arrow(table.select(names), "the frame", _by_name(texts, table.column_names))
@@ -147,6 +147,13 @@ def frame_of(source: Any, columns: Collection[str] | None = None, texts: Collect
     if len(found) == 0:
         raise InputError("Expected the table to hold rows, but there are none.")
     return found  # type: ignore[no-any-return]
+
+
+def _has_columns(source: Any) -> bool:
+    """Whether this is a frame of polars or an Arrow table; a lazy frame has no rows yet."""
+    if hasattr(source, "collect"):
+        return False
+    return hasattr(source, "columns") and (hasattr(source, "to_arrow") or hasattr(source, "column_names"))
 
 
 def _arrow_of(source: Any) -> Any:

@@ -34,8 +34,9 @@ UNPACKING_ERRORS = (
     RuntimeError,
     NotImplementedError,
 )
-_BLOCK = 1 << 20
+_BLOCK = 1 << 18  # of this size, what is made of a block stays in the processor's cache
 _LOOKED_AT = 4096
+_WIDEST_CODE = 32  # bytes
 # Windows-1252, and latin-1 for the five bytes without a meaning there.
 _WINDOWS = "".join(bytes([k]).decode("cp1252", "ignore") or chr(k) for k in range(256))
 _EXCEL = "an Excel workbook; save the sheet as CSV, or read it with pandas.read_excel and pass the frame in Python"
@@ -124,6 +125,7 @@ class Utf8Stream(io.RawIOBase):
         self.notes: list[str] = []
         self.count = 0
         self.quoted = self.codes = False
+        self._edge = b""
         sign = re.escape(counted.encode())
         self._code = re.compile(rb'[\n"' + sign + rb']0[0-9]+[\r\n"' + sign + b"]")
         self._counted = ord(counted) if counted.isascii() and counted else None
@@ -196,8 +198,13 @@ class Utf8Stream(io.RawIOBase):
             )
         if self._counted is not None:  # NumPy counts faster than bytes.count
             signs = np.frombuffer(self._ready, dtype=np.uint8)
-            self.count += int(np.count_nonzero(signs == self._counted))
-            if not self.codes and _may_lead(signs, self._counted):
+            ends = signs == self._counted
+            self.count += int(np.count_nonzero(ends))
+            edge = self._edge + self._ready[:_WIDEST_CODE]  # what stands across two blocks
+            self._edge = self._ready[-_WIDEST_CODE:]
+            if not self.codes and self._code.search(edge):
+                self.codes = True
+            if not self.codes and _may_lead(signs, ends):
                 self.codes = self._code.search(self._ready) is not None
         self.quoted = self.quoted or b'"' in self._ready
         self._taken += len(block)
@@ -242,11 +249,10 @@ class Utf8Stream(io.RawIOBase):
         return text
 
 
-def _may_lead(signs: NDArray[np.uint8], separator: int) -> bool:
+def _may_lead(signs: NDArray[np.uint8], ends: NDArray[np.bool_]) -> bool:
     """Whether a zero that begins a field is followed by a digit; much faster than the pattern that decides."""
-    zeros = np.flatnonzero(signs[1:-1] == ord("0"))
-    before = signs[zeros]
-    first = zeros[(before == separator) | (before == ord("\n")) | (before == ord('"'))]
+    before = ends | (signs == ord("\n")) | (signs == ord('"'))
+    first = np.flatnonzero(before[:-2] & (signs[1:-1] == ord("0")))
     return bool((signs[first + 2] - np.uint8(ord("0")) < 10).any())
 
 

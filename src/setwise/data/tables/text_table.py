@@ -123,7 +123,7 @@ class TextTable:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", pandas.errors.DtypeWarning)  # such columns are read again
             return pandas.read_csv(
-                io.BufferedReader(stream, 1 << 20),
+                io.BufferedReader(stream, 1 << 18),
                 sep=r"\s+" if dialect.sep == " " else dialect.sep,
                 header=None,
                 names=list(dialect.names),

@@ -173,10 +173,13 @@ def _arrow_series(column: pa.ChunkedArray, name: str, where: str, *, text: bool)
     )
 
 
-def _pandas_series(column: Any, name: str, *, text: bool) -> Any:  # noqa: PLR0911 (one a type)
+def _pandas_series(column: Any, name: str, *, text: bool) -> Any:  # noqa: C901, PLR0911 (one a type)
     arrow, pandas = extra("pyarrow", "tables"), extra("pandas", "tables")
     if column.dtype == object:
-        column = column.infer_objects()
+        try:
+            column = column.infer_objects()
+        except UnicodeEncodeError as error:
+            raise _no_unicode(name, error) from error
     types, kind = pandas.api.types, column.dtype
     if isinstance(kind, pandas.ArrowDtype):
         return _arrow_series(arrow.chunked_array([arrow.array(column.array)]), name, "the frame", text=text)
@@ -230,11 +233,13 @@ def _texts(column: Any, name: str) -> Any:
     try:
         texts = arrow.array([_text(value) for value in kept], arrow.string())
     except (UnicodeEncodeError, arrow.ArrowException) as error:
-        raise InputError(
-            f"Expected the texts of column {name!r} to be valid Unicode, but one is not: {error}."
-        ) from error
+        raise _no_unicode(name, error) from error
     indices = arrow.array(codes, mask=codes < 0)
     return categorical(arrow.chunked_array([arrow.DictionaryArray.from_arrays(indices, texts)]))
+
+
+def _no_unicode(name: str, error: Exception) -> InputError:
+    return InputError(f"Expected the texts of column {name!r} to be valid Unicode, but one is not: {error}.")
 
 
 def _is_strange(value: object) -> bool:
