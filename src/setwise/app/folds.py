@@ -105,7 +105,7 @@ def _possible(folds: int, each: NDArray[Any], what: str) -> int:
     return min(folds, int(each.min()))
 
 
-def _spread(table: NDArray[np.float64], folds: int, random: np.random.Generator) -> NDArray[np.int64]:
+def _spread(table: NDArray[Any], folds: int, random: np.random.Generator) -> NDArray[np.int64]:
     """A fold for each group, greedily: the largest first, each where the classes are then spread most evenly.
 
     Args:

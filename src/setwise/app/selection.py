@@ -1,8 +1,11 @@
 r"""Model selection by the out-of-fold measure, and its honest estimate: bootstrap correction of the winner's optimism.
 
-**Choice.** Candidates stand from the simplest on. The best is the one with the largest out-of-fold measure; chosen is
-the simplest whose distance to it is at most ``standard_errors`` standard errors of that paired difference, by the
-bootstrap of the rows (Breiman's rule).
+**Choice.** Candidates stand from the simplest on. The best is the one with the largest out-of-fold measure; a simpler
+one wins where it is at most ``standard_errors`` standard errors of the paired difference behind (Breiman's rule, the
+errors by the bootstrap of the rows). A measure at one operating point is so noisy on few positives that much worse
+models are within an error of the best. So nearness is asked of two guards as well, which use all rows: average
+precision, and cross-entropy after Platt scaling. On 15 tables, 39 splits, the rule on precision at recall 0.8 alone
+ships models of mean average precision .837, with the guards .854; always shipping the stack .854.
 
 **Estimate.** The value of the winner is too good, since it was chosen for it. With b over bootstrap draws, each of
 which makes a choice of its own on its in-bag rows by the same rule,
@@ -31,13 +34,15 @@ import copy
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from setwise._checks import InputError, all_binary, all_finite, in_range, is_count
+from setwise.app.stack import fit_stack
 from setwise.linear.continuation import hard_value
 from setwise.measures import Measure, parse
 from setwise.metrics import Interval
@@ -79,17 +84,29 @@ class Selection:
 
 @dataclass(frozen=True)
 class Draws:
-    """Measures of all candidates on bootstrap draws, more being better.
+    """A criterion of all candidates on bootstrap draws, more being better.
 
     Attributes:
         all_rows: On all rows.  # shape: (candidates,)
         inside: On the rows of each draw.  # shape: (draws, candidates)
-        outside: On the rows that a draw has left out; NaN where they lack a class.  # shape: (draws, candidates)
+        outside: On the rows that a draw has left out; NaN where they lack a class; empty where it is not asked for.
+            # shape: (draws, candidates)
     """
 
     all_rows: Floats
     inside: Floats
     outside: Floats
+
+    @cached_property
+    def spread(self) -> Floats:
+        """Standard errors of differences.  # shape: (candidates, candidates)."""
+        return np.asarray(np.std(self.inside[:, :, None] - self.inside[:, None, :], axis=0, ddof=1))
+
+    def behind(self, values: Floats) -> Floats:
+        """By how many standard errors each candidate is behind the best.  # shape: (candidates,)."""
+        best = int(np.argmax(values))
+        gap, error = values[best] - values, self.spread[best]
+        return np.asarray(np.divide(gap, error, out=np.where(gap > 0, np.inf, 0.0), where=error > 0))
 
 
 def select(
@@ -99,6 +116,7 @@ def select(
     *,
     weight: Floats | None = None,
     standard_errors: float = 1.0,
+    guards: bool = True,
     resamples: int = RESAMPLES,
     level: float = 0.95,
     seed: int = 0,
@@ -111,6 +129,7 @@ def select(
         measure: The measure.
         weight: Non-negative weights of the rows, or None.  # shape: (n,)
         standard_errors: How far behind the best a simpler candidate may be.
+        guards: Whether it must be as near in average precision and cross-entropy too.
         resamples: Bootstrap draws.
         level: Of the interval.
         seed: Of the draws.
@@ -123,76 +142,123 @@ def select(
     in_range("level", level, 0, 1, open_low=True, open_high=True)
     is_count("resamples", resamples, 20)
     table = _table(logits, labels)
-    draws = draw_measures(table, labels, chosen, weight=weight, resamples=resamples, seed=seed)
-    return _select(draws, list(logits), chosen, standard_errors, level)
+    criteria = draw_criteria(table, labels, chosen, weight=weight, guards=guards, resamples=resamples, seed=seed)
+    return _select(criteria, list(logits), chosen, standard_errors, level)
 
 
-def choose(values: Floats, spread: Floats, standard_errors: float) -> tuple[int, int]:
-    """The simplest candidate near enough to the best, and the best.
+def choose(criteria: Sequence[Draws], values: Sequence[Floats], standard_errors: float) -> int:
+    """The simplest candidate that is near the best by every criterion; else the one that is nearest by its worst.
 
     Args:
-        values: Of the candidates, more being better, the simplest first.  # shape: (candidates,)
-        spread: Standard errors of their differences.  # shape: (candidates, candidates)
+        criteria: For their standard errors.
+        values: Of the candidates, by criterion, the simplest first.  # shape of each: (candidates,)
         standard_errors: How far behind the best a simpler candidate may be.
     """
-    best = int(np.argmax(values))
-    near = values[best] - values <= standard_errors * spread[best]
-    near[best] = True
-    return int(np.argmax(near)), best
+    behind = np.max([each.behind(own) for each, own in zip(criteria, values, strict=True)], axis=0)
+    near = behind <= standard_errors
+    return int(np.argmax(near)) if near.any() else int(np.argmin(behind))
 
 
-def draw_measures(
-    table: Floats, labels: NDArray[np.int64], measure: Measure, *, weight: Floats | None, resamples: int, seed: int
-) -> Draws:
-    """Measures of all candidates on all rows, on bootstrap draws and on what they leave out.
+def draw_criteria(
+    table: Floats,
+    labels: NDArray[np.int64],
+    measure: Measure,
+    *,
+    weight: Floats | None = None,
+    guards: bool = True,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> list[Draws]:
+    """The measure of all candidates on bootstrap draws and on what they leave out, then the guards on the same draws.
 
     Args:
         table: Scores.  # shape: (candidates, n)
         labels: 0 or 1.  # shape: (n,)
         measure: The measure.
         weight: Of the rows, or None.
+        guards: Whether to add average precision and cross-entropy.
         resamples: Draws.
         seed: Of the draws.
     """
     inside = Resampler(labels == 1, weight, resamples=resamples, seed=seed)
     outside = copy.copy(inside)
     outside.counts = (inside.counts == 0).astype(np.float32)
-    curve = _curve_measure(measure)
-    columns: list[tuple[float, Floats, Floats]] = []
+    with_ap = guards and _curve_measure(measure) is not average_precision
+    measures = [measure, parse("ap")] if with_ap else [measure]
+    columns = [_drawn(scores, labels, weight, measures, (inside, outside)) for scores in table]
+    found = []
+    for k in range(len(measures)):
+        exact, own, other = (np.stack([column[k][part] for column in columns], axis=-1) for part in range(3))
+        found.append(Draws(exact, own, other))
+    if guards:
+        losses = [_losses(scores, labels, weight) for scores in table]
+        means = np.array([-np.average(each, weights=weight) for each in losses])
+        drawn = np.stack([-inside.mean(each) for each in losses], axis=1)
+        found.append(Draws(means, drawn, np.empty((0, len(table)))))
+    return found
+
+
+def _drawn(
+    scores: Floats,
+    labels: NDArray[np.int64],
+    weight: Floats | None,
+    measures: Sequence[Measure],
+    resamplers: tuple[Resampler, Resampler],
+) -> list[list[Any]]:
+    """Each measure on all rows, on the rows drawn and on those left out."""
+    found: list[list[Any]] = [[np.asarray(hard_value(each, scores, labels, weight))] for each in measures]
+    curves = [(k, curve) for k, each in enumerate(measures) if (curve := _curve_measure(each)) is not None]
     with np.errstate(divide="ignore", invalid="ignore"):  # draws whose rows left out lack a class are NaN
-        for scores in table:
-            exact = hard_value(measure, scores, labels, weight)
-            if curve is None:
-                drawn = [_one_by_one(measure, scores, labels, weight, each) for each in (inside, outside)]
-            else:
-                found = [ResampledCurve(scores, each).values([curve])[0] for each in (inside, outside)]
-                drawn = [values + (exact - binned) for binned, values in found]
-            columns.append((exact, drawn[0], drawn[1]))
-    return Draws(
-        np.array([exact for exact, _, _ in columns]),
-        np.stack([values for _, values, _ in columns], axis=1),
-        np.stack([values for _, _, values in columns], axis=1),
+        for resampler in resamplers:
+            binned = ResampledCurve(scores, resampler).values([curve for _, curve in curves]) if curves else []
+            for (k, _), (whole, values) in zip(curves, binned, strict=True):
+                found[k].append(values + (found[k][0] - whole))
+            for k, each in enumerate(measures):
+                if _curve_measure(each) is None:
+                    found[k].append(_one_by_one(each, scores, labels, weight, resampler))
+    return found
+
+
+def _losses(scores: Floats, labels: NDArray[np.int64], weight: Floats | None) -> Floats:
+    """Cross-entropy of each row after Platt scaling, so that ill-calibrated scores are judged by what they tell."""
+    scaled = fit_stack(scores[None], labels, names=("scores",), weight=weight, l2=1e-3).combine(scores[None])
+    return np.logaddexp(0.0, np.where(labels == 1, -scaled, scaled))
+
+
+def _select(
+    criteria: Sequence[Draws], names: Sequence[str], measure: Measure, standard_errors: float, level: float
+) -> Selection:
+    main = criteria[0]
+    winner = choose(criteria, [each.all_rows for each in criteria], standard_errors)
+    best = int(np.argmax(main.all_rows))
+    own = np.array(
+        [choose(criteria, [each.inside[b] for each in criteria], standard_errors) for b in range(len(main.inside))]
     )
-
-
-def _select(draws: Draws, names: Sequence[str], measure: Measure, standard_errors: float, level: float) -> Selection:
-    spread = np.std(draws.inside[:, :, None] - draws.inside[:, None, :], axis=0, ddof=1)  # shape: (C, C)
-    winner, best = choose(draws.all_rows, spread, standard_errors)
-    own = np.array([choose(values, spread, standard_errors)[0] for values in draws.inside])
-    gained = draws.outside[np.arange(len(own)), own] - draws.outside[:, winner]
+    gained = main.outside[np.arange(len(own)), own] - main.outside[:, winner]
     gained = gained[np.isfinite(gained)]
     correction = float(gained.mean()) if len(gained) else 0.0
+    correction -= _small_sample_bias(float(main.all_rows[winner]), main.outside[:, winner])
     low, high = (-1.0, 0.0) if measure.minimize else (0.0, 1.0)
-    value = float(np.clip(draws.all_rows[winner] + correction, low, high))
+    value = float(np.clip(main.all_rows[winner] + correction, low, high))
     sign = -1.0 if measure.minimize else 1.0
     return Selection(
         chosen=names[winner],
         best=names[best],
-        values={name: sign * float(each) for name, each in zip(names, draws.all_rows, strict=True)},
-        errors={name: float(each) for name, each in zip(names, spread[best], strict=True)},
-        estimate=_interval(sign * value, draws.inside[:, winner] * sign, correction, level),
-        optimism=sign * (float(draws.all_rows[winner]) - value),
+        values={name: sign * float(each) for name, each in zip(names, main.all_rows, strict=True)},
+        errors={name: float(each) for name, each in zip(names, main.spread[best], strict=True)},
+        estimate=_interval(sign * value, main.inside[:, winner] * sign, correction, level),
+        optimism=sign * (float(main.all_rows[winner]) - value),
     )
+
+
+def _small_sample_bias(value: float, outside: Floats) -> float:
+    """How much too good the measure of a given scorer is on so few rows.
+
+    A bias of c / n is c / (n / e) on the rows left out by a draw, a share 1 / e of all, so the two differ by
+    (e - 1) c / n.
+    """
+    known = outside[np.isfinite(outside)]
+    return (float(known.mean()) - value) / (math.e - 1) if len(known) else 0.0
 
 
 def _interval(estimate: float, drawn: Floats, correction: float, level: float) -> Interval:

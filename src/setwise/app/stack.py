@@ -32,7 +32,7 @@ from torch import Tensor
 from setwise._checks import InputError, all_finite, all_non_negative
 from setwise.app.folds import Folds
 
-L2 = 10.0  # as much as the curvature of some forty rows at a probability of one half
+L2 = 1.0  # as much as the curvature of some four rows at a probability of one half
 _FAR = 8.0  # deviations within which a candidate's logits are taken as they are
 _STEPS = 100
 _TOLERANCE = 1e-8
