@@ -16,6 +16,10 @@ oob_b the measure on the rows that draw b has left out. Plain bootstrap cross-va
 oob_b(choice of b), which for average precision is itself biased with few positives, the out-of-bag part having 37 % of
 the rows; here that bias cancels. With one candidate the estimate is the plain one.
 
+The plain estimate of average precision or of precision at a recall is itself too good on few rows, by about c / n (at
+100 positives and a share of 10 %: .0095 and .0104; AUROC 0). ``small_sample`` takes off what the rows left out say of
+it: oob_b(winner) - value(winner) is about (e - 1) c / n, the rows left out being a share 1 / e of all.
+
 **Interval.** Normal on the log-odds of the measure, with the bootstrap deviation of the winner's value and that of the
 correction, about the estimate; so it stays within [0, 1].
 
@@ -117,6 +121,7 @@ def select(
     weight: Floats | None = None,
     standard_errors: float = 1.0,
     guards: bool = True,
+    small_sample: bool = True,
     resamples: int = RESAMPLES,
     level: float = 0.95,
     seed: int = 0,
@@ -130,6 +135,7 @@ def select(
         weight: Non-negative weights of the rows, or None.  # shape: (n,)
         standard_errors: How far behind the best a simpler candidate may be.
         guards: Whether it must be as near in average precision and cross-entropy too.
+        small_sample: Whether to take off the measure's own bias on few rows.
         resamples: Bootstrap draws.
         level: Of the interval.
         seed: Of the draws.
@@ -143,7 +149,10 @@ def select(
     is_count("resamples", resamples, 20)
     table = _table(logits, labels)
     criteria = draw_criteria(table, labels, chosen, weight=weight, guards=guards, resamples=resamples, seed=seed)
-    return _select(criteria, list(logits), chosen, standard_errors, level)
+    winner, correction = _corrected(criteria, standard_errors)
+    if small_sample:
+        correction -= _small_sample_bias(float(criteria[0].all_rows[winner]), criteria[0].outside[:, winner])
+    return _selection(criteria[0], list(logits), chosen, winner, correction, level)
 
 
 def choose(criteria: Sequence[Draws], values: Sequence[Floats], standard_errors: float) -> int:
@@ -225,29 +234,31 @@ def _losses(scores: Floats, labels: NDArray[np.int64], weight: Floats | None) ->
     return np.logaddexp(0.0, np.where(labels == 1, -scaled, scaled))
 
 
-def _select(
-    criteria: Sequence[Draws], names: Sequence[str], measure: Measure, standard_errors: float, level: float
-) -> Selection:
+def _corrected(criteria: Sequence[Draws], standard_errors: float) -> tuple[int, float]:
+    """The winner, and what is to be added to its value for having been chosen."""
     main = criteria[0]
     winner = choose(criteria, [each.all_rows for each in criteria], standard_errors)
-    best = int(np.argmax(main.all_rows))
-    own = np.array(
-        [choose(criteria, [each.inside[b] for each in criteria], standard_errors) for b in range(len(main.inside))]
-    )
+    own = [choose(criteria, [each.inside[b] for each in criteria], standard_errors) for b in range(len(main.inside))]
     gained = main.outside[np.arange(len(own)), own] - main.outside[:, winner]
     gained = gained[np.isfinite(gained)]
-    correction = float(gained.mean()) if len(gained) else 0.0
-    correction -= _small_sample_bias(float(main.all_rows[winner]), main.outside[:, winner])
+    return winner, float(gained.mean()) if len(gained) else 0.0
+
+
+def _selection(
+    draws: Draws, names: Sequence[str], measure: Measure, winner: int, correction: float, level: float
+) -> Selection:
+    """What is told of the choice, in the measure's own direction."""
+    best = int(np.argmax(draws.all_rows))
     low, high = (-1.0, 0.0) if measure.minimize else (0.0, 1.0)
-    value = float(np.clip(main.all_rows[winner] + correction, low, high))
+    value = float(np.clip(draws.all_rows[winner] + correction, low, high))
     sign = -1.0 if measure.minimize else 1.0
     return Selection(
         chosen=names[winner],
         best=names[best],
-        values={name: sign * float(each) for name, each in zip(names, main.all_rows, strict=True)},
-        errors={name: float(each) for name, each in zip(names, main.spread[best], strict=True)},
-        estimate=_interval(sign * value, main.inside[:, winner] * sign, correction, level),
-        optimism=sign * (float(main.all_rows[winner]) - value),
+        values={name: sign * float(each) for name, each in zip(names, draws.all_rows, strict=True)},
+        errors={name: float(each) for name, each in zip(names, draws.spread[best], strict=True)},
+        estimate=_interval(sign * value, draws.inside[:, winner] * sign, correction, level),
+        optimism=sign * (float(draws.all_rows[winner]) - value),
     )
 
 
