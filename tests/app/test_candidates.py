@@ -51,6 +51,16 @@ def test_learns_and_is_the_same_after_storing(name: str) -> None:
     np.testing.assert_array_equal(again.score(test.x), scores)
 
 
+@pytest.mark.parametrize("name", ["lightgbm", "lightgbm_measure", "extra_trees", "network"])
+def test_learns_an_interaction_from_a_larger_table(name: str) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(5200, 2))
+    y = (x[:, 0] * x[:, 1] + 0.3 * rng.normal(size=5200) > 0.7).astype(int)
+    train, test = Rows.of(x[:2600], y[:2600]), Rows.of(x[2600:], y[2600:])
+    scores = CANDIDATES[name].fit(train, "ap", seed=0).score(test.x)
+    assert metrics.auroc(scores, test.y) > 0.9
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_same_seed_same_model(name: str) -> None:
     rows = table(120)
