@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from setwise import metrics
 from setwise._checks import InputError
-from setwise.app.selection import draw_criteria, select
+from setwise.app.selection import _interval, draw_criteria, select
 from setwise.linear.continuation import hard_value
 from setwise.measures import parse
 
@@ -111,6 +111,16 @@ def test_perfect_scores_stay_within_bounds() -> None:
     found = select({"a": y * 1.0, "b": y * 2.0 + np.arange(60) * 1e-3}, y, "ap", resamples=20)
     assert found.estimate.estimate == 1
     assert found.estimate.high <= 1
+
+
+def test_a_correction_at_the_edge_gives_no_endless_interval() -> None:
+    y = np.array([0, 1] * 30)
+    nearly = y * 1.0
+    nearly[0] = 2.0
+    found = select({"a": nearly, "b": y * 1.0}, y, "precision@recall>=0.8", resamples=40)
+    assert 0 < found.estimate.low <= found.estimate.estimate <= 1
+    interval = _interval(1.0, np.array([1.0, 0.98, 1.0, 0.99]), -0.05, 0.95)
+    assert 0 < interval.low < 1 == round(interval.high, 3)
 
 
 def test_refuses() -> None:

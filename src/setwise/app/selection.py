@@ -61,6 +61,7 @@ from setwise.metrics.bootstrap import (
 
 RESAMPLES = 300
 _EDGE = 1e-6  # measures this near to 0 or 1 have no log-odds to speak of
+_FLATTEST = 0.02  # p (1 - p) from which on a correction near 0 or 1 is not blown up further
 
 Floats = NDArray[np.float64]
 
@@ -275,10 +276,10 @@ def _small_sample_bias(value: float, outside: Floats) -> float:
 def _interval(estimate: float, drawn: Floats, correction: float, level: float) -> Interval:
     """About the estimate, on the log-odds; the correction's own uncertainty is taken to be of its own size."""
     middle = _log_odds(np.array(estimate))
-    slope = max(estimate * (1 - estimate), _EDGE)  # the log-odds change by 1 / slope
+    slope = max(estimate * (1 - estimate), _FLATTEST)  # the log-odds change by 1 / slope
     error = math.hypot(float(np.std(_log_odds(drawn), ddof=1)), correction / slope)
     reach = NormalDist().inv_cdf((1 + level) / 2) * error
-    low, high = (1 / (1 + math.exp(-float(middle + side * reach))) for side in (-1, 1))
+    low, high = (0.5 * (1 + math.tanh(float(middle + side * reach) / 2)) for side in (-1, 1))
     return Interval(estimate, low, high, level)
 
 
