@@ -72,7 +72,7 @@ LAYERS: dict[str, set[str]] = {
         "integrations",
         "report",
     },
-    "app": {"_checks", "_files", "measures", "metrics", "data", "training", "report"},
+    "app": {"_checks", "_files", "measures", "metrics", "data", "linear", "training", "integrations", "report"},
     "cli": {
         "app",
         "_checks",

@@ -1,0 +1,150 @@
+"""Folds of cross-validation: stratified, by groups, or in order of time.
+
+A fold names the rows that it holds out and those that its model learns from. Stratified folds and folds by group hold
+every row out once, and the model learns from all others. Folds in order of time cut the rows into one block more than
+there are folds: the model of a fold learns from all blocks before the one that it holds out, so the first block is
+never held out.
+
+>>> import numpy as np
+>>> folds = make_folds(np.array([0, 0, 0, 0, 1, 1]), folds=2, seed=0)
+>>> folds.held.sum(axis=1), folds.train.sum(axis=1)
+(array([3, 3]), array([3, 3]))
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from setwise._checks import InputError, is_count
+
+FOLDS = 5
+
+
+@dataclass(frozen=True, eq=False)
+class Folds:
+    """Which rows are held out and learned from.
+
+    Attributes:
+        held: Rows that each fold holds out.  # shape: (folds, n)
+        train: Rows that its model learns from.  # shape: (folds, n)
+        kind: ``"stratified"``, ``"groups"`` or ``"time"``.
+    """
+
+    held: NDArray[np.bool_]
+    train: NDArray[np.bool_]
+    kind: str
+
+    def __len__(self) -> int:
+        return len(self.held)
+
+    @property
+    def scored(self) -> NDArray[np.bool_]:
+        """Rows that some fold holds out.  # shape: (n,)."""
+        return np.asarray(self.held.any(axis=0))
+
+
+def make_folds(
+    labels: NDArray[np.int64],
+    *,
+    folds: int = FOLDS,
+    seed: int = 0,
+    groups: ArrayLike | None = None,
+    time: ArrayLike | None = None,
+) -> Folds:
+    """Folds for rows with these labels.
+
+    Args:
+        labels: 0 or 1.  # shape: (n,)
+        folds: How many; fewer where the rarer class, or the groups that hold it, are fewer.
+        seed: Of the draw; folds in order of time are not drawn.
+        groups: A group of each row, such as its patient; a group is in one fold.  # shape: (n,)
+        time: When each row was, anything that sorts.  # shape: (n,)
+
+    Raises:
+        InputError: When a class has fewer than two rows, or groups; or when both ``groups`` and ``time`` are given.
+    """
+    is_count("folds", folds, 2)
+    if groups is not None and time is not None:
+        raise InputError("Expected `groups` or `time`, but got both; order by time, or keep groups together.")
+    if time is not None:
+        return _in_time(labels, folds, _one_each("time", time, len(labels)))
+    random = np.random.default_rng(seed)
+    if groups is None:
+        count = _possible(folds, np.bincount(labels, minlength=2), "rows")
+        fold = stratified(labels, count, random)
+    else:
+        number = np.unique(_one_each("groups", groups, len(labels)), return_inverse=True)[1]
+        table = np.stack([np.bincount(number, labels == label) for label in (0, 1)], axis=1)  # shape: (groups, 2)
+        count = _possible(folds, (table > 0).sum(axis=0), "groups")
+        fold = _spread(table, count, random)[number]
+    held = fold == np.arange(count)[:, None]
+    return Folds(held, ~held, "stratified" if groups is None else "groups")
+
+
+def stratified(y: NDArray[np.int64], folds: int, random: np.random.Generator) -> NDArray[np.int64]:
+    """A fold for each row, each class spread evenly.  # shape: (n,)."""
+    fold, start = np.empty(len(y), np.int64), 0
+    for label in np.unique(y):
+        own = random.permutation(np.flatnonzero(y == label))
+        fold[own] = (np.arange(len(own)) + start) % folds
+        start += len(own)  # so that small classes do not all begin with the first fold
+    return fold
+
+
+def _possible(folds: int, each: NDArray[Any], what: str) -> int:
+    """As many folds as both classes can be spread over."""
+    if each.min() < 2:
+        raise InputError(
+            f"Expected at least 2 {what} of each class for cross-validation, but class {int(each.argmin())} has "
+            f"{int(each.min())}; collect more rows, or choose another target."
+        )
+    return min(folds, int(each.min()))
+
+
+def _spread(table: NDArray[Any], folds: int, random: np.random.Generator) -> NDArray[np.int64]:
+    """A fold for each group, greedily: the largest first, each where the classes are then spread most evenly.
+
+    Args:
+        table: Rows of each group and class.  # shape: (groups, 2)
+        folds: How many.
+        random: Order of equally large groups.
+    """
+    share = table / table.sum(axis=0)
+    order = random.permutation(len(share))
+    order = order[np.argsort(-share.max(axis=1)[order], kind="stable")]
+    load, fold = np.zeros((folds, 2)), np.empty(len(share), np.int64)
+    for group in order:
+        worst = (load + share[group]).max(axis=1)
+        fold[group] = np.lexsort((load.sum(axis=1), worst))[0]
+        load[fold[group]] += share[group]
+    return fold
+
+
+def _in_time(labels: NDArray[np.int64], folds: int, time: NDArray[Any]) -> Folds:
+    """Blocks of about equally many rows; rows of one moment are in one block."""
+    moment = np.unique(time, return_inverse=True)[1]
+    before = np.cumsum(np.bincount(moment))  # rows up to each moment
+    block = np.minimum((before - 1) * (folds + 1) // len(labels), folds)[moment]
+    names = np.unique(block)
+    held = [block == name for name in names[1:]]
+    train = [block < name for name in names[1:]]
+    kept = [k for k in range(len(held)) if len(np.unique(labels[train[k]])) == 2]
+    if not kept:
+        raise InputError(
+            "Expected `time` to order the rows so that both classes occur before the last block, but they do not; "
+            "leave it out, or choose another column."
+        )
+    return Folds(np.stack([held[k] for k in kept]), np.stack([train[k] for k in kept]), "time")
+
+
+def _one_each(name: str, values: ArrayLike, rows: int) -> NDArray[Any]:
+    array = np.asarray(values)
+    if array.shape != (rows,):
+        raise InputError(
+            f"Expected `{name}` to hold one value for each of {rows} rows, but its shape is {array.shape}."
+        )
+    return array

@@ -1,0 +1,181 @@
+"""Permutation importance of the columns of a table on the measure, out of fold (Breiman 2001).
+
+All encoded columns of one table column are permuted together, among the rows that a fold holds out, and scored by the
+models that have not seen these rows. The importance is the measure before less the measure after, the mean over some
+permutations; its standard error is that of a bootstrap of the rows, with the spread of the permutations added.
+
+Columns that say the same share their importance: without the one, the other still tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from setwise._checks import InputError, is_count
+from setwise.app.candidates import Rows
+from setwise.app.folds import Folds
+from setwise.data import TableEncoding
+from setwise.linear.continuation import hard_value
+from setwise.measures import Measure, parse
+
+REPEATS = 3
+ROWS = 5_000  # rows that are enough to rank columns
+_RESAMPLES = 50
+DOMINANT = 0.8  # share of the positive importances from which on one column carries nearly everything
+
+Floats = NDArray[np.float64]
+FoldScore = Callable[[int, NDArray[np.float32]], Floats]
+"""Logits of encoded rows by the model of a fold."""
+
+
+@dataclass(frozen=True)
+class Importance:
+    """What one column of the table is worth.
+
+    Attributes:
+        column: Its name.
+        drop: How much worse the measure is without it.
+        error: Standard error.
+        share: Of all columns' positive drops.
+    """
+
+    column: str
+    drop: float
+    error: float
+    share: float
+
+
+def permutation_importance(
+    rows: Rows,
+    folds: Folds,
+    score: FoldScore,
+    columns: Mapping[str, Sequence[int]],
+    measure: str | Measure,
+    *,
+    repeats: int = REPEATS,
+    most_rows: int = ROWS,
+    seed: int = 0,
+) -> list[Importance]:
+    """Importance of every column, the largest first.
+
+    Args:
+        rows: All rows.
+        folds: Which rows each fold's model has not seen.
+        score: Scores rows by the model of a fold.
+        columns: Encoded columns of each column of the table, see :func:`encoded_columns`.
+        measure: The measure.
+        repeats: Permutations of each column.
+        most_rows: Rows that are used at most, of both classes by their shares.
+        seed: Of permutations and rows.
+
+    Raises:
+        InputError: When a column names an encoded column that does not exist.
+    """
+    is_count("repeats", repeats)
+    is_count("most_rows", most_rows, 2)
+    for name, places in columns.items():
+        if any(not 0 <= place < rows.x.shape[1] for place in places):
+            raise InputError(
+                f"Expected `columns` to name encoded columns below {rows.x.shape[1]}, but {name!r} does not."
+            )
+    chosen = parse(measure) if isinstance(measure, str) else measure
+    random = np.random.default_rng(seed)
+    parts = _parts(rows, folds, most_rows, random)
+    used = np.concatenate(parts)
+    y, weight = rows.y[used], None if rows.weight is None else rows.weight[used]
+    before = np.concatenate([score(k, rows.x[part]) for k, part in enumerate(parts)])
+    draws = _draws(y, random)
+    found = []
+    for name, places in columns.items():
+        after = [_permuted(rows, parts, score, list(places), random) for _ in range(repeats)]
+        drop, error = _drop(chosen, before, after, y, weight, draws)
+        found.append((name, drop, error))
+    total = sum(max(drop, 0.0) for _, drop, _ in found)
+    made = [Importance(name, drop, error, max(drop, 0.0) / total if total > 0 else 0.0) for name, drop, error in found]
+    return sorted(made, key=lambda each: -each.drop)
+
+
+def encoded_columns(encoding: TableEncoding) -> dict[str, list[int]]:
+    """Places of the encoded columns of each column of the table."""
+    found, place = {}, 0
+    for code in encoding.features:
+        width = len(code.columns)
+        found[code.name] = list(range(place, place + width))
+        place += width
+    return found
+
+
+def warning_of(importances: Sequence[Importance]) -> str | None:
+    """A sentence where one of several columns carries nearly everything, else None."""
+    if len(importances) < 2:
+        return None
+    first = importances[0]
+    if first.share < DOMINANT or first.drop <= 2 * first.error:
+        return None
+    return (
+        f"Column {first.column!r} carries {first.share:.0%} of what the model knows: if it becomes known only with the "
+        "outcome, leave it out."
+    )
+
+
+def _parts(rows: Rows, folds: Folds, most: int, random: np.random.Generator) -> list[NDArray[np.int64]]:
+    """Some of the rows that each fold holds out, both classes by their shares."""
+    weight = np.ones(len(rows.y)) if rows.weight is None else rows.weight
+    share = min(1.0, most / max(int(folds.scored.sum()), 1))
+    parts = []
+    for held in folds.held:
+        chosen = []
+        for label in (0, 1):
+            own = np.flatnonzero(held & (rows.y == label) & (weight > 0))
+            count = min(len(own), max(round(share * len(own)), 20))
+            chosen.append(np.sort(random.choice(own, count, replace=False)))
+        parts.append(np.concatenate(chosen))
+    return parts
+
+
+def _permuted(
+    rows: Rows,
+    parts: Sequence[NDArray[np.int64]],
+    score: FoldScore,
+    places: list[int],
+    random: np.random.Generator,
+) -> Floats:
+    """Scores with these columns permuted together among the rows of each fold."""
+    found = []
+    for k, part in enumerate(parts):
+        x = rows.x[part]
+        x[:, places] = x[random.permutation(len(part))][:, places]
+        found.append(score(k, x))
+    return np.concatenate(found)
+
+
+def _draws(y: NDArray[np.int64], random: np.random.Generator) -> list[NDArray[np.int64]]:
+    """Bootstrap draws of the rows that hold both classes."""
+    draws = [random.integers(len(y), size=len(y)) for _ in range(_RESAMPLES)]
+    return [draw for draw in draws if y[draw].min() < y[draw].max()]
+
+
+def _drop(
+    measure: Measure,
+    before: Floats,
+    after: Sequence[Floats],
+    y: NDArray[np.int64],
+    weight: Floats | None,
+    draws: Sequence[NDArray[np.int64]],
+) -> tuple[float, float]:
+    """Mean drop of the measure and its standard error."""
+    start = hard_value(measure, before, y, weight)
+    drops = np.array([start - hard_value(measure, each, y, weight) for each in after])
+    drawn = []
+    for draw in draws:  # one permutation is enough for the spread over rows
+        own = None if weight is None else weight[draw]
+        if own is None or (own[y[draw] == 1].sum() > 0 and own[y[draw] == 0].sum() > 0):
+            both = (hard_value(measure, scores[draw], y[draw], own) for scores in (before, after[0]))
+            drawn.append(next(both) - next(both))
+    of_rows = float(np.var(drawn, ddof=1)) if len(drawn) > 1 else 0.0
+    of_permutations = float(np.var(drops, ddof=1)) / len(drops) if len(drops) > 1 else 0.0
+    return float(drops.mean()), float(np.sqrt(of_rows + of_permutations))

@@ -1,0 +1,169 @@
+"""The choice of a candidate, and the honest estimate after it, on populations whose truth is known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from setwise import metrics
+from setwise._checks import InputError
+from setwise.app.selection import _interval, draw_criteria, select
+from setwise.linear.continuation import hard_value
+from setwise.measures import parse
+
+Floats = NDArray[np.float64]
+SHARE = 0.1
+
+
+def population(rows: int, means: Floats, seed: int, rho: float = 0.9) -> tuple[NDArray[np.int64], Floats]:
+    """Scores of candidates with correlated noise, each moved by its mean on the positives."""
+    rng = np.random.default_rng(seed)
+    y = (rng.random(rows) < SHARE).astype(np.int64)
+    common, own = rng.normal(size=rows), rng.normal(size=(len(means), rows))
+    return y, np.sqrt(rho) * common + np.sqrt(1 - rho) * own + np.outer(means, y)
+
+
+def named(scores: Floats) -> dict[str, Floats]:
+    return {f"candidate {k}": each for k, each in enumerate(scores)}
+
+
+@pytest.mark.parametrize("measure", ["auc", "ap", "precision@recall>=0.8", "f1", "fpr@tpr>=0.8"])
+def test_takes_what_is_clearly_best(measure: str) -> None:
+    y, scores = population(1000, np.array([0.3, 2.5, 0.0]), seed=0)
+    found = select(named(scores), y, measure, resamples=40)
+    assert found.chosen == found.best == "candidate 1"
+    assert found.values["candidate 1"] == pytest.approx(abs(hard_value(parse(measure), scores[1], y)))
+    assert found.estimate.low < found.estimate.estimate < found.estimate.high
+    assert found.errors["candidate 1"] == 0
+    assert found.errors["candidate 0"] > 0
+
+
+def test_a_simpler_one_within_a_standard_error_wins() -> None:
+    wins = []
+    for seed in range(12):
+        y, scores = population(300, np.full(2, 1.5), seed)
+        wins.append([select(named(scores), y, "auc", resamples=30, standard_errors=k).chosen for k in (2.0, 0.0)])
+    simple = (np.array(wins) == "candidate 0").sum(axis=0)
+    assert simple[0] >= 9
+    assert simple[1] <= simple[0] - 3
+    y, scores = population(300, np.array([1.5, 2.5]), seed=1)
+    assert select(named(scores), y, "auc", resamples=60).chosen == "candidate 1"
+
+
+def test_without_tolerance_the_best_wins() -> None:
+    y, scores = population(300, np.full(4, 1.5), seed=2)
+    found = select(named(scores), y, "ap", standard_errors=0.0, guards=False, resamples=40)
+    assert found.chosen == found.best == max(found.values, key=lambda name: found.values[name])
+
+
+def test_guards_refuse_what_a_noisy_measure_lets_through() -> None:
+    chosen = []
+    for seed in range(10):
+        y, scores = population(300, np.array([1.5, 1.9]), seed)
+        chosen.append(
+            [select(named(scores), y, "precision@recall>=0.8", guards=on, resamples=40).chosen for on in (False, True)]
+        )
+    better = (np.array(chosen) == "candidate 1").sum(axis=0)
+    assert better[1] >= better[0] + 2
+
+
+def test_one_candidate_has_the_plain_estimate() -> None:
+    y, scores = population(300, np.array([1.5]), seed=3)
+    found = select({"only": scores[0]}, y, "ap", resamples=40, small_sample=False)
+    assert found.estimate.estimate == found.values["only"] == metrics.average_precision(scores[0], y)
+    assert found.optimism == 0
+
+
+def test_small_sample_bias_is_taken_off() -> None:
+    errors = []
+    y, scores = population(200_000, np.array([1.5]), seed=99)
+    truth = metrics.average_precision(scores[0], y)
+    for seed in range(40):
+        y, scores = population(300, np.array([1.5]), seed)
+        both = [select({"only": scores[0]}, y, "ap", resamples=30, small_sample=on) for on in (False, True)]
+        errors.append([each.estimate.estimate - truth for each in both])
+    plain, corrected = np.mean(errors, axis=0)
+    assert plain - 0.03 < corrected < plain
+
+
+@pytest.mark.parametrize("measure", ["ap", "precision@recall>=0.8", "auc"])
+def test_draws_are_those_of_the_measure(measure: str) -> None:
+    y, scores = population(200, np.array([1.0, 1.5]), seed=5)
+    chosen = parse(measure)
+    plain = draw_criteria(scores, y, chosen, resamples=20, guards=False)[0]
+    weighted = draw_criteria(scores, y, chosen, weight=np.full(200, 3.0), resamples=20, guards=False)[0]
+    np.testing.assert_allclose(plain.inside, weighted.inside)
+    np.testing.assert_allclose(plain.outside, weighted.outside)
+    np.testing.assert_allclose(plain.all_rows, [hard_value(chosen, each, y) for each in scores])
+    assert plain.inside.shape == plain.outside.shape == (20, 2)
+
+
+def test_ties_in_everything() -> None:
+    y = np.array([0, 1] * 30)
+    found = select({"a": np.zeros(60), "b": np.zeros(60)}, y, "ap", resamples=20)
+    assert found.chosen == "a"
+    assert 0 <= found.estimate.low <= found.estimate.high <= 1
+
+
+def test_perfect_scores_stay_within_bounds() -> None:
+    y = np.array([0, 1] * 30)
+    found = select({"a": y * 1.0, "b": y * 2.0 + np.arange(60) * 1e-3}, y, "ap", resamples=20)
+    assert found.estimate.estimate == 1
+    assert found.estimate.high <= 1
+
+
+def test_a_correction_at_the_edge_gives_no_endless_interval() -> None:
+    y = np.array([0, 1] * 30)
+    nearly = y * 1.0
+    nearly[0] = 2.0
+    found = select({"a": nearly, "b": y * 1.0}, y, "precision@recall>=0.8", resamples=40)
+    assert 0 < found.estimate.low <= found.estimate.estimate <= 1
+    interval = _interval(1.0, np.array([1.0, 0.98, 1.0, 0.99]), -0.05, 0.95)
+    assert 0 < interval.low < 1 == round(interval.high, 3)
+
+
+def test_refuses() -> None:
+    y = np.array([0, 1, 0, 1])
+    for scores, labels, message in (
+        ({}, y, "at least one"),
+        ({"a": np.zeros(3)}, y, "shape"),
+        ({"a": np.full(4, np.nan)}, y, "finite|NaN"),
+        ({"a": np.zeros(4)}, np.zeros(4, int), "both classes"),
+        ({"a": np.zeros(4)}, np.array([0, 1, 2, 1]), "labels"),
+    ):
+        with pytest.raises(InputError, match=message):
+            select(scores, labels, "ap")
+
+
+def simulate(measure: str, positives: int, draws: int, resamples: int) -> tuple[float, float, float]:
+    """Bias of the estimate, bias of the naive maximum, coverage; eight candidates that are nearly as good."""
+    means = np.linspace(1.5, 1.6, 8)
+    y, scores = population(300_000, means, seed=1_000_000)
+    truth = [hard_value(parse(measure), each, y) for each in scores]
+    found = []
+    for seed in range(draws):
+        y, scores = population(round(positives / SHARE), means, seed)
+        chosen = select(named(scores), y, measure, resamples=resamples, seed=seed)
+        own, best = (truth[int(name.split()[1])] for name in (chosen.chosen, chosen.best))
+        naive = max(chosen.values.values()) - best
+        covered = chosen.estimate.low <= own <= chosen.estimate.high
+        found.append((chosen.estimate.estimate - own, naive, covered))
+    bias, naive, covered = np.mean(found, axis=0)
+    return float(bias), float(naive), float(covered)
+
+
+def test_estimate_is_nearer_the_truth_than_the_maximum() -> None:
+    bias, naive, covered = simulate("ap", 100, draws=25, resamples=40)
+    assert abs(bias) < naive
+    assert covered >= 0.8
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("positives", [100, 300])
+@pytest.mark.parametrize(("measure", "most"), [("auc", 0.01), ("ap", 0.01), ("precision@recall>=0.8", 0.02)])
+def test_honest_estimate(measure: str, most: float, positives: int) -> None:
+    bias, naive, covered = simulate(measure, positives, draws=400, resamples=200)
+    assert abs(bias) <= most
+    assert abs(bias) <= naive / 3 + 0.002  # the simulation's own error
+    assert 0.92 <= covered <= 0.99
