@@ -10,9 +10,10 @@ from setwise._checks import extra
 from setwise.data.tables.values import MISSING_NUMBERS
 
 if TYPE_CHECKING:
+    import pandas as pd
     import pyarrow as pa
 
-_TRIED = 1000  # texts that show whether a column may be one of numbers
+HEAD = 1000  # texts that show whether a column may be one of numbers, or of names
 
 
 def column_of_texts(column: Any, *, text: bool) -> Any:
@@ -26,9 +27,36 @@ def column_of_texts(column: Any, *, text: bool) -> Any:
     values = arrow.array(column, arrow.string(), from_pandas=True)
     if isinstance(values, arrow.ChunkedArray):
         values = values.combine_chunks()
-    if not text and _to_floats(values[:_TRIED]) is not None and (floats := _to_floats(values)) is not None:
+    if not text and _to_floats(values[:HEAD]) is not None and (floats := _to_floats(values)) is not None:
         return pandas.Series(floats, copy=False)
     return categorical(values.dictionary_encode())
+
+
+def is_mostly_distinct(column: Any) -> bool:
+    """Whether a column of texts is one of names or free texts, by its first ones, and none of numbers.
+
+    To find the different texts of such a column takes longer than to read it; :func:`coded` does so when they are asked
+    for.
+    """
+    arrow = extra("pyarrow", "tables")
+    head = arrow.array(column[:HEAD], arrow.string(), from_pandas=True)
+    if isinstance(head, arrow.ChunkedArray):
+        head = head.combine_chunks()
+    return len(head.unique()) > len(head) / 2 and len(head) == HEAD and _to_floats(head) is None
+
+
+def coded(frame: pd.DataFrame) -> pd.DataFrame:
+    """A frame with categoricals in place of texts that were left as they are written."""
+    pandas = extra("pandas", "tables")
+    types = pandas.api.types
+    raw = [name for name in frame.columns if types.is_string_dtype(frame[name].dtype) and not _is_coded(frame[name])]
+    if not raw:
+        return frame
+    return frame.assign(**{name: column_of_texts(frame[name], text=True) for name in raw})
+
+
+def _is_coded(column: Any) -> bool:
+    return isinstance(column.dtype, extra("pandas", "tables").CategoricalDtype)
 
 
 def categorical(chunks: pa.ChunkedArray | pa.DictionaryArray) -> Any:

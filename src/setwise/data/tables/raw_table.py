@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from setwise._checks import InputError, is_count, one_of
+from setwise.data.tables.columns import coded
 from setwise.data.tables.encoding import TableEncoding, fit_encoding
 from setwise.data.tables.kinds import MOST_CATEGORIES, Kind, judge
 from setwise.data.tables.reading import read_frame
@@ -41,7 +42,7 @@ class RawTable:
     """The columns of a table with the labels of its target; nothing is fitted yet.
 
     Attributes:
-        frame: Every column: floats, dates, or categoricals of texts. Rows without a target are left out.
+        cells: Every column as it was read. Rows without a target are left out.
         labels: 0 or 1 per row.  # shape: (n,)
         features: Names of the columns that may become inputs; what names rows is left out by :meth:`fit`.
         target: Name of the target column.
@@ -57,7 +58,7 @@ class RawTable:
         row_numbers: Positions of the rows in the source; None for 0, 1, ....  # shape: (n,)
     """
 
-    frame: pd.DataFrame
+    cells: pd.DataFrame
     labels: NDArray[np.int64]
     features: tuple[str, ...]
     target: str
@@ -78,7 +79,12 @@ class RawTable:
     @property
     def columns(self) -> tuple[str, ...]:
         """Names of all columns."""
-        return tuple(map(str, self.frame.columns))
+        return tuple(map(str, self.cells.columns))
+
+    @functools.cached_property
+    def frame(self) -> pd.DataFrame:
+        """Every column: floats, dates, or categoricals of texts."""
+        return coded(self.cells)
 
     @property
     def classes(self) -> tuple[str, str]:
@@ -206,7 +212,8 @@ def read_table(
     """
     one_of("header", header, ("infer", True, False))
     is_count("max_categories", max_categories, 2)
-    frame, info = read_frame(source, texts=[-1 if target is None else target], header=header, sep=sep)
+    fixed = [-1 if target is None else target]
+    frame, info = read_frame(source, texts=fixed, header=header, sep=sep, lazy=True)
     names = tuple(map(str, frame.columns))
     is_path = isinstance(source, str) or hasattr(source, "__fspath__")
     if len(names) < 2:

@@ -31,6 +31,7 @@ def read_frame(
     texts: Collection[str | int] = (),
     header: bool | str = "infer",
     sep: str | None = None,
+    lazy: bool = False,
 ) -> tuple[pd.DataFrame, TableInfo]:
     """A whole table as a frame of numbers, dates and texts.
 
@@ -40,6 +41,8 @@ def read_frame(
         texts: Columns that stay texts whatever they hold, by name or position.
         header: Whether the first row of a text table holds names; ``"infer"`` looks.
         sep: Separator of a text table; default the one that cuts all rows alike.
+        lazy: Leave columns of a file whose texts are mostly different as they are, for
+            :func:`setwise.data.tables.columns.coded`.
     """
     one_of("header", header, ("infer", True, False))
     extra("pandas", "tables")
@@ -49,10 +52,10 @@ def read_frame(
         return frame, TableInfo(_names_of(source))
     path = table_path(source)
     if is_parquet(path):
-        parquet = ParquetTable(path)
+        parquet = ParquetTable(path, lazy=lazy)
         return parquet.frame(columns, _by_name(texts, parquet.names)), TableInfo(parquet.names)
     table = TextTable(path, header, sep)
-    frame = table.frame(columns, _by_name(texts, table.dialect.names))
+    frame = table.frame(columns, _by_name(texts, table.dialect.names), lazy=lazy)
     if len(frame) == 0:
         raise InputError(f"Expected {path} to hold rows below its header, but there are none.")
     return frame, table.info

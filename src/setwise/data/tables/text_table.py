@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from setwise._checks import InputError, extra
-from setwise.data.tables.columns import column_of_texts
+from setwise.data.tables.columns import column_of_texts, is_mostly_distinct
 from setwise.data.tables.dialect import Dialect, find_dialect, normal_rows, ragged, wide_cells
 from setwise.data.tables.text_file import Utf8Stream
 from setwise.data.tables.values import MISSING_LABELS
@@ -69,12 +69,16 @@ class TextTable:
         """Names of all columns."""
         return self.dialect.columns
 
-    def frame(self, columns: Collection[str] | None = None, texts: Collection[str] = ()) -> pd.DataFrame:
+    def frame(
+        self, columns: Collection[str] | None = None, texts: Collection[str] = (), *, lazy: bool = False
+    ) -> pd.DataFrame:
         """All rows.
 
         Args:
             columns: Read these only.
             texts: Columns that stay texts whatever they hold.
+            lazy: Leave texts that are mostly different as they are; :func:`setwise.data.tables.columns.coded` then
+                makes categoricals of them.
         """
         pandas = extra("pandas", "tables")
         wanted = self._wanted(columns)
@@ -85,7 +89,7 @@ class TextTable:
             frame[again] = self._read(again, set(again))
         parts = {name: frame[name] for name in wanted}  # DataFrame.pop moves all other columns
         del frame
-        made = {name: _plain(pandas, parts.pop(name), text=name in fixed) for name in wanted}
+        made = {name: _plain(pandas, parts.pop(name), text=name in fixed, lazy=lazy) for name in wanted}
         return pandas.DataFrame(made, copy=False)  # type: ignore[no-any-return]
 
     def blocks(self, columns: Collection[str] | None = None, texts: Collection[str] = ()) -> Iterator[pd.DataFrame]:
@@ -247,7 +251,7 @@ def _guessed(pandas: Any, column: Any, *, codes: bool) -> bool:
     return column.dtype == object and types.infer_dtype(column, skipna=True) not in ("string", "empty")
 
 
-def _plain(pandas: Any, column: Any, *, text: bool) -> Any:
+def _plain(pandas: Any, column: Any, *, text: bool, lazy: bool = False) -> Any:
     """A parsed column as floats or a categorical of texts."""
     truth = pandas.api.types.is_bool_dtype(column.dtype)
     if not text and not truth and pandas.api.types.is_numeric_dtype(column.dtype):
@@ -256,4 +260,6 @@ def _plain(pandas: Any, column: Any, *, text: bool) -> Any:
         column.dtype == object and pandas.api.types.infer_dtype(column, skipna=True) not in ("string", "empty")
     ):
         column = column.map(str, na_action="ignore")  # truth values, and whole numbers beyond 64 bits
+    elif lazy and not text and is_mostly_distinct(column):
+        return column
     return column_of_texts(column, text=text)

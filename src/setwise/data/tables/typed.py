@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from setwise._checks import InputError, extra
-from setwise.data.tables.columns import categorical
+from setwise.data.tables.columns import HEAD, categorical, is_mostly_distinct
 from setwise.data.tables.dates import YEARS
 from setwise.data.tables.dialect import check_names
 from setwise.data.tables.values import number_text
@@ -36,15 +36,19 @@ class ParquetTable:
 
     Args:
         path: The file.
+        lazy: Leave columns whose texts are mostly different as they are, in :meth:`frame`.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, *, lazy: bool = False) -> None:
+        self.path, self._lazy = path, lazy
         self._arrow, parquet = extra("pyarrow", "tables"), extra("pyarrow.parquet", "tables")
         try:
             schema = parquet.read_schema(path)
-            self._texts = [each.name for each in schema if _is_text(self._arrow, each.type)]
-            self._file = parquet.ParquetFile(path, read_dictionary=self._texts)
+            texts = [each.name for each in schema if _is_text(self._arrow, each.type)]
+            if lazy and texts:
+                head = next(parquet.ParquetFile(path).iter_batches(HEAD, columns=texts), None)
+                texts = [] if head is None else [name for name in texts if not is_mostly_distinct(head.column(name))]
+            self._file = parquet.ParquetFile(path, read_dictionary=texts)
         except (self._arrow.ArrowException, OSError) as error:
             raise self._unreadable(error) from error
         self.names = tuple(str(name) for name in schema.names)
@@ -58,7 +62,7 @@ class ParquetTable:
             raise self._unreadable(error) from error
         if table.num_rows == 0:
             raise InputError(f"Expected {self.path} to hold rows, but there are none.")
-        return frame_of_arrow(table, str(self.path), texts)
+        return frame_of_arrow(table, str(self.path), texts, lazy=self._lazy)
 
     def blocks(self, columns: Collection[str] | None = None, texts: Collection[str] = ()) -> Iterator[pd.DataFrame]:
         """The rows, some at a time."""
@@ -81,19 +85,22 @@ class ParquetTable:
         return InputError(f"Expected {self.path} to be a Parquet file, but it cannot be read: {reason}.")
 
 
-def frame_of_arrow(table: pa.Table, where: str, texts: Collection[str] = ()) -> pd.DataFrame:
+def frame_of_arrow(table: pa.Table, where: str, texts: Collection[str] = (), *, lazy: bool = False) -> pd.DataFrame:
     """An Arrow table as a frame of numbers, dates and texts.
 
     Args:
         table: The table.
         where: What it is called in messages.
         texts: Columns that stay texts whatever they hold.
+        lazy: Leave texts without a dictionary as they are.
     """
     pandas = extra("pandas", "tables")
     names = [str(name) for name in table.column_names]
     check_names(where, names)
     made = {
-        name: _arrow_series(column, name, where, text=name in texts)
+        name: column.to_pandas()
+        if lazy and name not in texts and _is_text(extra("pyarrow", "tables"), column.type)
+        else _arrow_series(column, name, where, text=name in texts)
         for name, column in zip(names, table.columns, strict=True)
     }
     return pandas.DataFrame(made, index=range(table.num_rows), copy=False)  # type: ignore[no-any-return]
