@@ -118,8 +118,9 @@ def _stored_runs(folder: RunFolder, settings: ComparisonSettings) -> dict[tuple[
             check_record(record, settings)
             folder.verify(record, again)
             found[record["seed"], record["method"]] = record
-        if results["model"] is not None:
-            TableModel.load(folder.path / MODEL)
+        has_model = results["model"] is not None
+    if has_model:
+        TableModel.load(folder.path / MODEL)  # its errors name the file themselves
     return found
 
 
