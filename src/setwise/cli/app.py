@@ -23,7 +23,6 @@ import typer  # noqa: E402
 _DISK = (errno.ENOSPC, errno.EFBIG, errno.EIO, errno.EDQUOT)
 INTERRUPTED = 130  # what shells give for a process ended by Ctrl-C
 USAGE_ERROR = 2
-DISAGREEMENT = 1
 
 app = typer.Typer(
     help="Train models on the measure you report, and judge them honestly.",
@@ -376,41 +375,6 @@ def evaluate(
     }
     if evaluating.is_table(source, options | {"data": data, "tolerance": tolerance}):
         raise typer.Exit(evaluating.run_table(source, options))
-    _evaluate_run(source, data, maximize, subject_to, confidence, 1e-6 if tolerance is None else tolerance)
-
-
-def _evaluate_run(
-    folder: Path,
-    data: str | None,
-    maximize: str | None,
-    subject_to: list[str] | None,
-    confidence: float | None,
-    tolerance: float,
-) -> None:
-    """Evaluate a run again from its stored weights, and say whether that agrees with its results."""
-    from setwise.cli.display import console, print_table
-    from setwise.experiments.judging import methods
-    from setwise.experiments.rejudging import rejudge
-
-    judged = rejudge(
-        folder,
-        data=data,
-        maximize=maximize,
-        subject_to=subject_to or None,
-        confidence=confidence,
-        tolerance=tolerance,
-    )
-    measure = judged.settings.parsed_measure()
-    print_table(judged.rows, methods(measure), seeds=judged.settings.seeds, title=f"{folder}, evaluated again")
-    for run_ in judged.runs:
-        name = f"seed {run_['seed']}, {run_['method']}"
-        if not run_["feasible"]:
-            console().print(f"No threshold meets the condition on the validation set of {name}.", markup=False)
-        for line in run_.get("certificate", {}).get("said", ()):
-            console().print(f"{name}: {line}", markup=False)
-    if judged.disagreements:
-        console().print(f"Differs from results.json in {len(judged.disagreements)} values:", markup=False)
-        for text in judged.disagreements:
-            console().print(f"  {text}", markup=False)
-        raise typer.Exit(DISAGREEMENT)
-    console().print(f"Agrees with results.json within {tolerance:g}.", markup=False)
+    agreement = 1e-6 if tolerance is None else tolerance
+    rule = {"maximize": maximize, "subject_to": subject_to or None, "confidence": confidence}
+    raise typer.Exit(evaluating.run_folder(source, data, rule, agreement))

@@ -1,4 +1,4 @@
-"""``setwise evaluate`` of a table: its options, what it prints, and its exit code."""
+"""``setwise evaluate`` of a table or a run: its options, what it prints, and its exit code."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Any
 
 from setwise._checks import InputError
 from setwise.app.evaluate import SUFFIXES, Columns, check_output, evaluate_table, requirement_lines, write_json
-from setwise.cli.display import console, note
+from setwise.cli.display import console, note, print_table
 
 MET, NOT_MET = 0, 1
+AGREES, DIFFERS = 0, 1
 
 _OF_TABLES = (
     "score",
@@ -78,6 +79,39 @@ def run_table(source: Path, options: Mapping[str, Any]) -> int:
     for _, line in lines:
         shown.print(line, markup=False, soft_wrap=True)
     return MET if all(met for met, _ in lines) else NOT_MET
+
+
+def run_folder(folder: Path, data: str | None, rule: Mapping[str, Any], tolerance: float) -> int:
+    """Evaluate a run again from its stored weights, and say whether that agrees with its results.
+
+    Args:
+        folder: The run.
+        data: Where its data is now, if it has moved.
+        rule: For the thresholds: ``maximize``, ``subject_to`` and ``confidence``, None where not given.
+        tolerance: Largest difference that counts as agreement.
+
+    Returns:
+        1 where the results differ, else 0.
+    """
+    from setwise.experiments.judging import methods
+    from setwise.experiments.rejudging import rejudge
+
+    judged = rejudge(folder, data=data, tolerance=tolerance, **rule)
+    say, measure = console().print, judged.settings.parsed_measure()
+    print_table(judged.rows, methods(measure), seeds=judged.settings.seeds, title=f"{folder}, evaluated again")
+    for run in judged.runs:
+        name = f"seed {run['seed']}, {run['method']}"
+        if not run["feasible"]:
+            say(f"No threshold meets the condition on the validation set of {name}.", markup=False)
+        for line in run.get("certificate", {}).get("said", ()):
+            say(f"{name}: {line}", markup=False)
+    if judged.disagreements:
+        say(f"Differs from results.json in {len(judged.disagreements)} values:", markup=False)
+        for text in judged.disagreements:
+            say(f"  {text}", markup=False)
+        return DIFFERS
+    say(f"Agrees with results.json within {tolerance:g}.", markup=False)
+    return AGREES
 
 
 def _flag(name: str) -> str:
