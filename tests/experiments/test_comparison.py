@@ -21,7 +21,7 @@ from setwise.app.networks import MLP
 from setwise.app.run_folder import RunFolder
 from setwise.experiments import comparison, fitting, learners, learning, problem
 from setwise.experiments.comparison import ComparisonSettings, compare
-from setwise.experiments.constraints import Constraints
+from setwise.app.constraints import Constraints
 from setwise.experiments.judging import judge, row_of
 from setwise.experiments.problem import draw, initial_network, load_problem
 from setwise.experiments.rejudging import rejudge

@@ -20,7 +20,7 @@ from setwise.data import stratified_split
 from setwise.lagrangian._report import Scored
 
 if TYPE_CHECKING:
-    from setwise.experiments.constraints import Constraints
+    from setwise.app.constraints import Constraints
     from setwise.experiments.settings import ComparisonSettings
 
 Mask = NDArray[np.bool_]

@@ -16,7 +16,7 @@ from setwise.experiments.problem import initial_network, make_network
 from setwise.training.ensemble import network_of
 
 if TYPE_CHECKING:
-    from setwise.experiments.constraints import Constraints
+    from setwise.app.constraints import Constraints
     from setwise.experiments.problem import Draw
     from setwise.experiments.settings import ComparisonSettings
 

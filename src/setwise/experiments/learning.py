@@ -23,7 +23,7 @@ from setwise import metrics
 from setwise._checks import InputError
 from setwise._files import DamagedFileError
 from setwise.app.networks import score
-from setwise.experiments.constraints import Constraints
+from setwise.app.constraints import Constraints
 from setwise.experiments.problem import Draw
 from setwise.experiments.scoring import Fit, seed_epoch, shuffled
 from setwise.lagrangian import ConstrainedObjective

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from setwise._checks import InputError, in_range, one_of
 from setwise.data._files import near_match
-from setwise.experiments.constraints import check_text
+from setwise.app.constraints import check_text
 from setwise.measures import Measure, parse
 from setwise.training import Recipe
 
