@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from setwise._checks import extra
 from setwise.app import model_file
+from setwise.app.constraints import Constraints
 from setwise.app.files import contents_of, write_json
 from setwise.app.run_folder import MODEL, RECORDS, REPORT, RESULTS, RunFolder
-from setwise.app.constraints import Constraints
 from setwise.experiments.judging import (
     BASELINE,
     Results,

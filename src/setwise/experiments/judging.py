@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import NDArray
 
 from setwise import metrics
-from setwise.app.run_folder import FORMAT
 from setwise.app import certificates
 from setwise.app.constraints import Constraints, scored
+from setwise.app.run_folder import FORMAT
 from setwise.experiments.model_notes import usage_notes
 from setwise.experiments.problem import is_table
 from setwise.experiments.protocol import judged_sentences

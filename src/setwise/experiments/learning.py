@@ -22,8 +22,8 @@ from torch.optim import AdamW, Optimizer
 from setwise import metrics
 from setwise._checks import InputError
 from setwise._files import DamagedFileError
-from setwise.app.networks import score
 from setwise.app.constraints import Constraints
+from setwise.app.networks import score
 from setwise.experiments.problem import Draw
 from setwise.experiments.scoring import Fit, seed_epoch, shuffled
 from setwise.lagrangian import ConstrainedObjective

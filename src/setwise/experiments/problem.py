@@ -16,12 +16,12 @@ from torch.utils.data import TensorDataset
 
 from setwise import data
 from setwise._checks import InputError
+from setwise.app.constraints import Constraints, Groups, group_columns, no_blanks
 from setwise.app.networks import MLP, SmallConvNet
 from setwise.data import RawTable, TableEncoding
 from setwise.data.tables.inspection import floor_warnings, split_columns, table_warnings
 from setwise.data.tables.values import find_column
 from setwise.experiments.calibration_rows import ValidationRows, validation_rows
-from setwise.app.constraints import Constraints, Groups, group_columns, no_blanks
 
 if TYPE_CHECKING:
     from setwise.experiments.settings import ComparisonSettings

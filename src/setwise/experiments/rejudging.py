@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from setwise._checks import InputError, in_range
+from setwise.app.constraints import Constraints
 from setwise.app.files import contents_of
 from setwise.app.model_file import TableModel
 from setwise.app.run_folder import MODEL, RESULTS, RunFolder
-from setwise.app.constraints import Constraints
 from setwise.experiments.judging import judge, methods, number
 from setwise.experiments.learners import check_weights, score_sets
 from setwise.experiments.problem import draw, draw_rows, load_problem

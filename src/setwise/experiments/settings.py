@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from setwise._checks import InputError, in_range, one_of
-from setwise.data._files import near_match
 from setwise.app.constraints import check_text
+from setwise.app.setting_checks import MOST_LENGTH, MOST_NUMBER, check_count, check_points, read_texts
+from setwise.app.setting_checks import check_text as is_text
+from setwise.data._files import near_match
 from setwise.measures import Measure, parse
 from setwise.training import Recipe
 
@@ -37,8 +38,7 @@ _MOST_PRODUCTS = {  # of settings that multiply: the weights of all networks, an
     ("width", "width", "members"): 1 << 24,
     ("batch_size", "width", "members"): 1 << 26,
 }
-_MOST_TEXTS, _MOST_LENGTH, _MOST_POINTS, _MOST_OPTION = 10_000, 4_096, 10_000, 1e6
-_MOST_NUMBER = 1e300  # finite, and no integer that floats cannot take
+_MOST_OPTION = 1e6
 _OPTIONAL_TEXTS = ("target", "weight", "split", "surrogate", "loss_measure", "average")
 _FINITE = (
     *("learning_rate_cross_entropy", "learning_rate_measure", "weight_decay", "max_weight"),
@@ -138,7 +138,7 @@ class ComparisonSettings:
             )
         one_of("model", self.model, MODELS)
         for name in _LISTS:  # JSON has lists, a frozen value needs tuples
-            object.__setattr__(self, name, _texts(name, getattr(self, name)))
+            object.__setattr__(self, name, read_texts(name, getattr(self, name)))
         for text in self.subject_to:
             check_text(text)
         in_range("confidence", self.confidence, 0, 1, open_high=True)
@@ -158,18 +158,18 @@ class ComparisonSettings:
             if not isinstance(getattr(self, name), str) or not getattr(self, name):
                 raise InputError(f"Expected `{name}` to be a name or a path, but got {getattr(self, name)!r:.80}.")
         for name in ("data", "measure", *_OPTIONAL_TEXTS):
-            _check_text(name, getattr(self, name))
+            is_text(name, getattr(self, name))
         if not isinstance(self.positive, int) or isinstance(self.positive, bool):
-            _check_text("positive", self.positive)
+            is_text("positive", self.positive)
         for name in ("measure", "loss_measure"):
-            _check_points(name, getattr(self, name) or "")
+            check_points(name, getattr(self, name) or "")
         if not isinstance(self.balance, bool):
             raise TypeError(f"Expected `balance` to be true or false, but got {type(self.balance).__name__}.")
         for name in _FINITE:
             if getattr(self, name) is not None:
-                in_range(name, getattr(self, name), -_MOST_NUMBER, _MOST_NUMBER)
+                in_range(name, getattr(self, name), -MOST_NUMBER, MOST_NUMBER)
         for name, most in _MOST.items():
-            _check_count(name, getattr(self, name), most)
+            check_count(name, getattr(self, name), most)
         self._check_sizes()
 
     def _check_sizes(self) -> None:
@@ -265,43 +265,6 @@ def check_same(folder: RunFolder, settings: ComparisonSettings, fingerprint: str
         raise InputError(f"Expected `data` {settings.data} to be as when {folder.path} was made, but it has changed.")
 
 
-def _texts(name: str, value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
-        raise TypeError(f"Expected `{name}` to be a list of texts, but got {value!r:.200}.")
-    if len(value) > _MOST_TEXTS or any(len(item) > _MOST_LENGTH for item in value):
-        raise InputError(
-            f"Expected `{name}` to be at most {_MOST_TEXTS} texts of at most {_MOST_LENGTH} characters, "
-            f"but got {len(value)}."
-        )
-    return tuple(value)
-
-
-def _check_text(name: str, value: Any) -> None:
-    if value is not None and not isinstance(value, str):
-        raise TypeError(f"Expected `{name}` to be a text, but got {type(value).__name__}.")
-    if value is not None and len(value) > _MOST_LENGTH:
-        raise InputError(f"Expected `{name}` to have at most {_MOST_LENGTH} characters, but got {len(value)}.")
-
-
-def _check_count(name: str, value: Any, most: int) -> None:
-    text = f"Expected `{name}` to be an integer of at least 1 and at most {most}, but got {value!r:.80}."
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(text)
-    if not 1 <= value <= most:
-        raise InputError(text)
-
-
-def _check_points(name: str, measure: str) -> None:
-    """Refuse grids of more points than can be of use: "auc(50)" has 50 for every example."""
-    for found in re.findall(r"\(\s*([0-9][0-9.eE+_]*)", measure):
-        try:
-            points = float(found)
-        except ValueError:
-            continue  # no number, as `parse` will say
-        if points > _MOST_POINTS:
-            raise InputError(f"Expected the number of `{name}` to be at most {_MOST_POINTS}, but got {found:.80}.")
-
-
 def _check_options(options: Any) -> None:
     """Refuse options of a loss that are no plain texts or numbers of a usual size."""
     if not isinstance(options, Mapping):
@@ -309,7 +272,7 @@ def _check_options(options: Any) -> None:
     waiting = list(options.items())
     while waiting:
         name, value = waiting.pop()
-        if isinstance(value, list | tuple) and len(value) <= _MOST_LENGTH:
+        if isinstance(value, list | tuple) and len(value) <= MOST_LENGTH:
             waiting += [(name, item) for item in value if not isinstance(item, list | tuple)]
         elif isinstance(value, int | float) and not isinstance(value, bool):
             in_range(f"loss_options[{name!r:.80}]", value, -_MOST_OPTION, _MOST_OPTION)
