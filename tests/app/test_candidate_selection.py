@@ -8,11 +8,14 @@ from numpy.typing import NDArray
 
 from setwise import metrics
 from setwise._checks import InputError
-from setwise.app.selection import _interval, draw_criteria, select
+from setwise.app.resampled_criteria import draw_criteria
+from setwise.app.selection import _interval, select
 from setwise.linear.continuation import hard_value
 from setwise.measures import parse
+from setwise.metrics.bootstrap import Resampler
 
 Floats = NDArray[np.float64]
+Labels = NDArray[np.int64]
 SHARE = 0.1
 
 
@@ -87,7 +90,25 @@ def test_small_sample_bias_is_taken_off() -> None:
     assert plain - 0.03 < corrected < plain
 
 
-@pytest.mark.parametrize("measure", ["ap", "precision@recall>=0.8", "auc"])
+@pytest.mark.parametrize(
+    "measure",
+    [
+        *(
+            "ap",
+            "precision@recall>=0.8",
+            "auc",
+            "auc(20)",
+            "ap(20)",
+            "f1",
+            "f2",
+            "mcc",
+            "precision",
+            "accuracy",
+            "kappa",
+        ),
+        *("recall@precision>=0.5", "tpr@fpr<=0.1", "fpr@tpr>=0.9", "pauc@fpr<=0.2", "precision@k=0.1"),
+    ],
+)
 def test_draws_are_those_of_the_measure(measure: str) -> None:
     y, scores = population(200, np.array([1.0, 1.5]), seed=5)
     chosen = parse(measure)
@@ -97,6 +118,11 @@ def test_draws_are_those_of_the_measure(measure: str) -> None:
     np.testing.assert_allclose(plain.outside, weighted.outside)
     np.testing.assert_allclose(plain.all_rows, [hard_value(chosen, each, y) for each in scores])
     assert plain.inside.shape == plain.outside.shape == (20, 2)
+    counts = Resampler(y == 1, None, resamples=20, seed=0).counts
+    for drawn, part in ((plain.inside, counts), (plain.outside, counts == 0)):
+        times = part[3].astype(float)
+        expected = [hard_value(chosen, each[times > 0], y[times > 0], times[times > 0]) for each in scores]
+        np.testing.assert_allclose(drawn[3], expected, rtol=1e-9)
 
 
 def test_ties_in_everything() -> None:
@@ -134,6 +160,81 @@ def test_refuses() -> None:
     ):
         with pytest.raises(InputError, match=message):
             select(scores, labels, "ap")
+
+
+def test_a_criterion_of_the_rows_in_the_measures_place() -> None:
+    y, scores = population(1000, np.array([1.0, 2.0]), seed=4)
+    group = np.arange(1000) % 2
+
+    def worst(scores: Floats, labels: Labels, weight: Floats, rows: Labels) -> float:
+        return min(metrics.auroc(scores[g], labels[g], weight=weight[g]) for g in (group[rows] == k for k in (0, 1)))
+
+    found = select(named(scores), y, "auc", value=worst, resamples=60)
+    every = (y, np.ones(1000), np.arange(1000))
+    assert found.values == {name: worst(each, *every) for name, each in named(scores).items()}
+    assert found.chosen == "candidate 1"
+    assert found.estimate.low < found.estimate.estimate < found.estimate.high
+    assert found.estimate.estimate == pytest.approx(found.values["candidate 1"], abs=0.02)
+
+
+@pytest.mark.parametrize("measure", ["f1", "fpr@tpr>=0.8"])
+def test_the_measure_given_as_a_criterion_is_the_measure(measure: str) -> None:
+    y, scores = population(300, np.array([1.0, 1.1]), seed=4)
+    weight: Floats = 1.0 + (np.arange(300) % 3).astype(np.float64)
+
+    def value(scores: Floats, labels: Labels, weight: Floats, rows: Labels) -> float:
+        assert rows.shape == scores.shape
+        return hard_value(parse(measure), scores, labels, weight)
+
+    plain = select(named(scores), y, measure, weight=weight, resamples=40)
+    given = select(named(scores), y, measure, weight=weight, resamples=40, value=value)
+    assert given.values == pytest.approx(plain.values)
+    assert given.chosen == plain.chosen
+    assert given.estimate.estimate == pytest.approx(plain.estimate.estimate)
+    assert given.errors == pytest.approx(plain.errors)
+
+
+def test_a_criterion_beyond_rates_and_undefined_on_some_draws() -> None:
+    y, scores = population(300, np.array([1.0, 2.0]), seed=4)
+    calls = []
+
+    def cost(scores: Floats, labels: Labels, weight: Floats, rows: Labels) -> float:
+        calls.append(len(rows))
+        wrong = (scores >= 1) != (labels == 1)
+        return float("nan") if len(calls) % 7 == 5 else -10 * float(np.average(wrong, weights=weight))
+
+    found = select(named(scores), y, "auc", value=cost)
+    assert len(calls) == 2 * (1 + 2 * 100)
+    assert found.estimate.low < found.estimate.estimate < found.estimate.high < 0
+    with pytest.raises(InputError, match="finite"):
+        select(named(scores), y, "auc", value=lambda *_: float("nan"), resamples=20)
+
+
+@pytest.mark.parametrize("measure", ["ap", "fpr@tpr>=0.8"])
+def test_difference_to_a_candidate_that_was_fixed_beforehand(measure: str) -> None:
+    y, scores = population(2000, np.array([1.0, 2.0, 2.02]), seed=1)
+    found = select(named(scores), y, measure, standard_errors=0.0, guards=False, resamples=100)
+    other = found.difference("candidate 0")
+    gap = found.values[found.chosen] - found.values["candidate 0"]
+    assert other.low < other.estimate < other.high
+    assert other.estimate == pytest.approx(gap, rel=0.1)
+    assert np.sign([other.low, other.high]).tolist() == [np.sign(gap)] * 2
+    assert found.difference(found.chosen).estimate == found.difference(found.chosen).high == 0
+    near = found.difference("candidate 2" if found.chosen == "candidate 1" else "candidate 1")
+    assert near.low < 0 < near.high
+    assert near.high - near.low < 1.3 * (found.estimate.high - found.estimate.low)  # paired, else 1.4 times
+    with pytest.raises(InputError, match="candidate 0"):
+        found.difference("another")
+
+
+def test_interval_of_a_candidate_that_was_fixed_beforehand() -> None:
+    y, scores = population(300, np.array([1.5, 1.52, 1.5]), seed=3)
+    found = select(named(scores), y, "auc", standard_errors=0.0, guards=False, resamples=60)
+    alone = select({"only": scores[0]}, y, "auc", resamples=60)
+    assert found.interval_of("candidate 0") == alone.estimate == alone.interval_of("only")
+    assert found.interval_of(found.chosen).estimate > found.estimate.estimate
+    with pytest.raises(InputError, match="candidates"):
+        found.interval_of("another")
 
 
 def simulate(measure: str, positives: int, draws: int, resamples: int) -> tuple[float, float, float]:

@@ -34,36 +34,92 @@ correction, about the estimate; so it stays within [0, 1].
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property, partial
+from dataclasses import dataclass, field
 from statistics import NormalDist
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from setwise._checks import InputError, all_binary, all_finite, in_range, is_count
-from setwise.app.stack import fit_stack
-from setwise.linear.continuation import hard_value
+from setwise.app.resampled_criteria import (
+    RESAMPLES,
+    RESAMPLES_ROW_BY_ROW,
+    Criterion,
+    Draws,
+    Floats,
+    draw_criteria,
+)
 from setwise.measures import Measure, parse
 from setwise.metrics import Interval
-from setwise.metrics.bootstrap import (
-    CurveMeasure,
-    ResampledCurve,
-    Resampler,
-    auroc,
-    average_precision,
-    precision_at_recall,
-)
 
-RESAMPLES = 300
 _EDGE = 1e-6  # measures this near to 0 or 1 have no log-odds to speak of
 _FLATTEST = 0.02  # p (1 - p) from which on a correction near 0 or 1 is not blown up further
 
-Floats = NDArray[np.float64]
+
+@dataclass(frozen=True, eq=False)
+class Estimator:
+    """Estimates with intervals from the draws of one choice.
+
+    Attributes:
+        draws: Of the criterion.
+        winner: Place of the chosen candidate.
+        correction: What is to be added to its value for having been chosen.
+        small_sample: Whether to take off the criterion's own bias on few rows.
+        minimize: Whether less of the measure is better, so that the criterion is minus the measure.
+        level: Of the intervals.
+    """
+
+    draws: Draws
+    winner: int
+    correction: float
+    small_sample: bool
+    minimize: bool
+    level: float
+
+    def chosen(self) -> Interval:
+        """Of the chosen candidate on new rows."""
+        return self._value(self.winner, self.correction)
+
+    def fixed(self, k: int) -> Interval:
+        """Of a candidate that was fixed beforehand, on new rows."""
+        return self._value(k, 0.0)
+
+    def difference(self, k: int) -> Interval:
+        """Of the chosen less another candidate, on new rows."""
+        if k == self.winner:
+            return Interval(0.0, 0.0, 0.0, self.level)
+        drawn = self.draws.inside[:, self.winner] - self.draws.inside[:, k]
+        gap = float(self.draws.all_rows[self.winner] - self.draws.all_rows[k])
+        bias = self._own_bias(self.winner) - self._own_bias(k)
+        error = math.hypot(_deviation(drawn), self.correction)
+        estimate = self._sign * (gap + self.correction - bias)
+        reach = self._quantile * error
+        return Interval(estimate, estimate - reach, estimate + reach, self.level)
+
+    @property
+    def _sign(self) -> float:
+        return -1.0 if self.minimize else 1.0
+
+    @property
+    def _quantile(self) -> float:
+        return NormalDist().inv_cdf((1 + self.level) / 2)
+
+    def _value(self, k: int, correction: float) -> Interval:
+        correction -= self._own_bias(k)
+        value = self._sign * (float(self.draws.all_rows[k]) + correction)
+        drawn = self._sign * self.draws.inside[:, k]
+        known = drawn[np.isfinite(drawn)]
+        if ((known < 0) | (known > 1)).any() or not 0 <= self._sign * float(self.draws.all_rows[k]) <= 1:
+            reach = self._quantile * math.hypot(_deviation(known), correction)  # no rate: as it is
+            return Interval(value, value - reach, value + reach, self.level)
+        return _interval(min(max(value, 0.0), 1.0), known, correction, self.level)
+
+    def _own_bias(self, k: int) -> float:
+        if not self.small_sample:
+            return 0.0
+        return _small_sample_bias(float(self.draws.all_rows[k]), self.draws.outside[:, k])
 
 
 @dataclass(frozen=True)
@@ -77,6 +133,7 @@ class Selection:
         errors: Standard error of each one's difference to the best.
         estimate: Of the chosen one's measure on new rows, corrected for the choice, with its interval.
         optimism: What the choice has added to the out-of-fold value of the chosen one.
+        estimator: For the other estimates.
     """
 
     chosen: str
@@ -85,33 +142,32 @@ class Selection:
     errors: Mapping[str, float]
     estimate: Interval
     optimism: float
+    estimator: Estimator = field(repr=False, compare=False)
 
+    def difference(self, name: str) -> Interval:
+        """The chosen candidate's measure less that of another one, on new rows, corrected for the choice.
 
-@dataclass(frozen=True)
-class Draws:
-    """A criterion of all candidates on bootstrap draws, more being better.
+        Both are taken on the same draws. With a measure of which less is better, a negative difference is a gain. Of
+        the chosen one to itself it is 0.
 
-    Attributes:
-        all_rows: On all rows.  # shape: (candidates,)
-        inside: On the rows of each draw.  # shape: (draws, candidates)
-        outside: On the rows that a draw has left out; NaN where they lack a class; empty where it is not asked for.
-            # shape: (draws, candidates)
-    """
+        Args:
+            name: A candidate that was fixed beforehand, such as logistic regression.
+        """
+        return self.estimator.difference(self._place(name))
 
-    all_rows: Floats
-    inside: Floats
-    outside: Floats
+    def interval_of(self, name: str) -> Interval:
+        """A candidate's measure on new rows, had it been fixed beforehand: nothing is taken off for a choice.
 
-    @cached_property
-    def spread(self) -> Floats:
-        """Standard errors of differences.  # shape: (candidates, candidates)."""
-        return np.asarray(np.std(self.inside[:, :, None] - self.inside[:, None, :], axis=0, ddof=1))
+        Args:
+            name: The candidate.
+        """
+        return self.estimator.fixed(self._place(name))
 
-    def behind(self, values: Floats) -> Floats:
-        """By how many standard errors each candidate is behind the best.  # shape: (candidates,)."""
-        best = int(np.argmax(values))
-        gap, error = values[best] - values, self.spread[best]
-        return np.asarray(np.divide(gap, error, out=np.where(gap > 0, np.inf, 0.0), where=error > 0))
+    def _place(self, name: str) -> int:
+        names = list(self.values)
+        if name not in names:
+            raise InputError(f"Expected `name` to be one of the candidates {', '.join(names)}, but got {name!r}.")
+        return names.index(name)
 
 
 def select(
@@ -123,9 +179,10 @@ def select(
     standard_errors: float = 1.0,
     guards: bool = True,
     small_sample: bool = True,
-    resamples: int = RESAMPLES,
+    resamples: int | None = None,
     level: float = 0.95,
     seed: int = 0,
+    value: Criterion | None = None,
 ) -> Selection:
     """Choose a candidate and estimate its measure.
 
@@ -137,9 +194,13 @@ def select(
         standard_errors: How far behind the best a simpler candidate may be.
         guards: Whether it must be as near in average precision and cross-entropy too.
         small_sample: Whether to take off the measure's own bias on few rows.
-        resamples: Bootstrap draws.
+        resamples: Bootstrap draws; None for 300, or 100 with ``value``.
         level: Of the interval.
         seed: Of the draws.
+        value: A criterion in the measure's place, ``value(scores, labels, weight, rows) -> float``, such as the
+            measure at the best threshold that meets constraints by group. Larger is better (minus the measure, where
+            less of it is better), NaN where it is undefined. ``rows`` are positions in the table and ``weight`` tells
+            how often each is drawn. It costs a call for each candidate on either side of each draw.
 
     Raises:
         InputError: When there is no candidate, scores are not finite, or labels hold one class only.
@@ -147,13 +208,16 @@ def select(
     chosen = parse(measure) if isinstance(measure, str) else measure
     in_range("standard_errors", standard_errors, 0)
     in_range("level", level, 0, 1, open_low=True, open_high=True)
-    is_count("resamples", resamples, 20)
+    draws = resamples if resamples is not None else RESAMPLES_ROW_BY_ROW if value else RESAMPLES
+    is_count("resamples", draws, 20)
     table = _table(logits, labels)
-    criteria = draw_criteria(table, labels, chosen, weight=weight, guards=guards, resamples=resamples, seed=seed)
+    criteria = draw_criteria(
+        table, labels, chosen, weight=weight, guards=guards, resamples=draws, seed=seed, value=value
+    )
+    if not np.isfinite(criteria[0].all_rows).all():
+        raise InputError("Expected `value` to return a finite number on all rows, but it does not.")
     winner, correction = _corrected(criteria, standard_errors)
-    if small_sample:
-        correction -= _small_sample_bias(float(criteria[0].all_rows[winner]), criteria[0].outside[:, winner])
-    return _selection(criteria[0], list(logits), chosen, winner, correction, level)
+    return _selection(list(logits), Estimator(criteria[0], winner, correction, small_sample, chosen.minimize, level))
 
 
 def choose(criteria: Sequence[Draws], values: Sequence[Floats], standard_errors: float) -> int:
@@ -169,97 +233,33 @@ def choose(criteria: Sequence[Draws], values: Sequence[Floats], standard_errors:
     return int(np.argmax(near)) if near.any() else int(np.argmin(behind))
 
 
-def draw_criteria(
-    table: Floats,
-    labels: NDArray[np.int64],
-    measure: Measure,
-    *,
-    weight: Floats | None = None,
-    guards: bool = True,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
-) -> list[Draws]:
-    """The measure of all candidates on bootstrap draws and on what they leave out, then the guards on the same draws.
-
-    Args:
-        table: Scores.  # shape: (candidates, n)
-        labels: 0 or 1.  # shape: (n,)
-        measure: The measure.
-        weight: Of the rows, or None.
-        guards: Whether to add average precision and cross-entropy.
-        resamples: Draws.
-        seed: Of the draws.
-    """
-    inside = Resampler(labels == 1, weight, resamples=resamples, seed=seed)
-    outside = copy.copy(inside)
-    outside.counts = (inside.counts == 0).astype(np.float32)
-    with_ap = guards and _curve_measure(measure) is not average_precision
-    measures = [measure, parse("ap")] if with_ap else [measure]
-    columns = [_drawn(scores, labels, weight, measures, (inside, outside)) for scores in table]
-    found = []
-    for k in range(len(measures)):
-        exact, own, other = (np.stack([column[k][part] for column in columns], axis=-1) for part in range(3))
-        found.append(Draws(exact, own, other))
-    if guards:
-        losses = [_losses(scores, labels, weight) for scores in table]
-        means = np.array([-np.average(each, weights=weight) for each in losses])
-        drawn = np.stack([-inside.mean(each) for each in losses], axis=1)
-        found.append(Draws(means, drawn, np.empty((0, len(table)))))
-    return found
-
-
-def _drawn(
-    scores: Floats,
-    labels: NDArray[np.int64],
-    weight: Floats | None,
-    measures: Sequence[Measure],
-    resamplers: tuple[Resampler, Resampler],
-) -> list[list[Any]]:
-    """Each measure on all rows, on the rows drawn and on those left out."""
-    found: list[list[Any]] = [[np.asarray(hard_value(each, scores, labels, weight))] for each in measures]
-    curves = [(k, curve) for k, each in enumerate(measures) if (curve := _curve_measure(each)) is not None]
-    with np.errstate(divide="ignore", invalid="ignore"):  # draws whose rows left out lack a class are NaN
-        for resampler in resamplers:
-            binned = ResampledCurve(scores, resampler).values([curve for _, curve in curves]) if curves else []
-            for (k, _), (whole, values) in zip(curves, binned, strict=True):
-                found[k].append(values + (found[k][0] - whole))
-            for k, each in enumerate(measures):
-                if _curve_measure(each) is None:
-                    found[k].append(_one_by_one(each, scores, labels, weight, resampler))
-    return found
-
-
-def _losses(scores: Floats, labels: NDArray[np.int64], weight: Floats | None) -> Floats:
-    """Cross-entropy of each row after Platt scaling, so that ill-calibrated scores are judged by what they tell."""
-    scaled = fit_stack(scores[None], labels, names=("scores",), weight=weight, l2=1e-3).combine(scores[None])
-    return np.logaddexp(0.0, np.where(labels == 1, -scaled, scaled))
-
-
 def _corrected(criteria: Sequence[Draws], standard_errors: float) -> tuple[int, float]:
     """The winner, and what is to be added to its value for having been chosen."""
     main = criteria[0]
     winner = choose(criteria, [each.all_rows for each in criteria], standard_errors)
-    own = [choose(criteria, [each.inside[b] for each in criteria], standard_errors) for b in range(len(main.inside))]
-    gained = main.outside[np.arange(len(own)), own] - main.outside[:, winner]
-    gained = gained[np.isfinite(gained)]
-    return winner, float(gained.mean()) if len(gained) else 0.0
+    gained = []
+    for b in np.flatnonzero(np.isfinite(main.outside).all(axis=1)):
+        values = [each.inside[b] for each in criteria]
+        if all(np.isfinite(each).all() for each in values):
+            gained.append(main.outside[b, choose(criteria, values, standard_errors)] - main.outside[b, winner])
+    return winner, float(np.mean(gained)) if gained else 0.0
 
 
-def _selection(
-    draws: Draws, names: Sequence[str], measure: Measure, winner: int, correction: float, level: float
-) -> Selection:
+def _selection(names: Sequence[str], estimator: Estimator) -> Selection:
     """What is told of the choice, in the measure's own direction."""
+    draws, winner = estimator.draws, estimator.winner
     best = int(np.argmax(draws.all_rows))
-    low, high = (-1.0, 0.0) if measure.minimize else (0.0, 1.0)
-    value = float(np.clip(draws.all_rows[winner] + correction, low, high))
-    sign = -1.0 if measure.minimize else 1.0
+    sign = -1.0 if estimator.minimize else 1.0
+    values = {name: sign * float(each) for name, each in zip(names, draws.all_rows, strict=True)}
+    estimate = estimator.chosen()
     return Selection(
         chosen=names[winner],
         best=names[best],
-        values={name: sign * float(each) for name, each in zip(names, draws.all_rows, strict=True)},
+        values=values,
         errors={name: float(each) for name, each in zip(names, draws.spread[best], strict=True)},
-        estimate=_interval(sign * value, draws.inside[:, winner] * sign, correction, level),
-        optimism=sign * (float(draws.all_rows[winner]) - value),
+        estimate=estimate,
+        optimism=values[names[winner]] - estimate.estimate,
+        estimator=estimator,
     )
 
 
@@ -277,41 +277,20 @@ def _interval(estimate: float, drawn: Floats, correction: float, level: float) -
     """About the estimate, on the log-odds; the correction's own uncertainty is taken to be of its own size."""
     middle = _log_odds(np.array(estimate))
     slope = max(estimate * (1 - estimate), _FLATTEST)  # the log-odds change by 1 / slope
-    error = math.hypot(float(np.std(_log_odds(drawn), ddof=1)), correction / slope)
+    error = math.hypot(_deviation(_log_odds(drawn)), correction / slope)
     reach = NormalDist().inv_cdf((1 + level) / 2) * error
     low, high = (0.5 * (1 + math.tanh(float(middle + side * reach) / 2)) for side in (-1, 1))
     return Interval(estimate, low, high, level)
 
 
+def _deviation(drawn: Floats) -> float:
+    known = drawn[np.isfinite(drawn)]
+    return float(np.std(known, ddof=1)) if len(known) > 1 else 0.0
+
+
 def _log_odds(values: Floats) -> Floats:
     inside = np.clip(values, _EDGE, 1 - _EDGE)
     return np.asarray(np.log(inside) - np.log1p(-inside))
-
-
-def _curve_measure(measure: Measure) -> CurveMeasure | None:
-    """The measure of running counts, for those that the bootstrap has in closed form."""
-    if measure.name == "auc":
-        return auroc
-    if measure.name in ("ap", "average_precision"):
-        return average_precision
-    start, _, level = measure.name.partition(">=")
-    if start == "precision@recall":
-        return partial(precision_at_recall, recall=float(level))
-    return None
-
-
-def _one_by_one(
-    measure: Measure, scores: Floats, labels: NDArray[np.int64], weight: Floats | None, resampler: Resampler
-) -> Floats:
-    """The measure draw by draw, rows weighing as often as they are drawn."""
-    found = []
-    for counts in resampler.counts:
-        times = counts[resampler.block].astype(np.float64)
-        times = times if weight is None else times * weight
-        used = times > 0
-        both = used.any() and labels[used].min() < labels[used].max()
-        found.append(hard_value(measure, scores[used], labels[used], times[used]) if both else math.nan)
-    return np.array(found)
 
 
 def _table(logits: Mapping[str, Floats], labels: NDArray[np.int64]) -> Floats:
