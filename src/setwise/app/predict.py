@@ -142,7 +142,7 @@ def _blocks(
     model: TableModel, source: _Source, threshold: float | None, found: _Counts
 ) -> Iterator[tuple[Prediction, dict[str, Any]]]:
     for frame, kept in source:
-        predicted = model.predict(frame, threshold=threshold, news=found.news, first_row=found.rows + 1)
+        predicted = model.apply(frame, threshold=threshold, news=found.news, first_row=found.rows + 1)
         yield predicted, kept
         found.add(predicted, model.encoding.classes[1])
 

@@ -1,7 +1,9 @@
-"""A comparison on disk: a folder that can be stopped at any moment and gone on with.
+"""A run on disk: a folder that can be stopped at any moment and gone on with.
 
 ``settings.json``
-    The settings and a fingerprint of the data.
+    The settings, a fingerprint of the data, and whether the run is of a table or of images.
+``fits/*.safetensors``
+    Of a table: every candidate fitted for every fold, see :mod:`setwise.app.fit_store`. The next three are of images.
 ``runs.jsonl``
     One line per finished training, appended when its weights and scores are safe, with the checksums of both.
 ``models/*.safetensors``, ``scores/*.npz``
@@ -46,13 +48,15 @@ from setwise.app.files import (
 )
 from setwise.app.scores_file import arrays_of_bytes, arrays_to_bytes, check_scores
 
-FORMAT = 4  # of settings.json and results.json; raised when they change their meaning
+FORMAT = 5  # of settings.json and results.json; raised when they change their meaning
 RESULTS, REPORT, MODEL = "results.json", "report.html", "model.safetensors"
 PARTS = ("models", "scores")
 RECORDS = "runs.jsonl"
 _SETTINGS = "settings.json"
 _FILES = (_SETTINGS, RECORDS, MODEL, RESULTS, REPORT)
-_FOLDERS = (*PARTS, "checkpoints")
+FITS = "fits"
+_FOLDERS = (*PARTS, "checkpoints", FITS)
+TABLE, IMAGES = "table", "images"  # what a run may be of
 _OURS = (b'"format":', b'"data":', b'"settings":')  # what settings have had before there were checksums
 _RUN_AGAIN = "this training is run again"
 _ENDINGS = {"models": ".safetensors", "scores": ".npz", "checkpoints": ""}
@@ -62,7 +66,7 @@ Record = dict[str, Any]
 
 
 class RunFolder:
-    """The folder of one comparison.
+    """The folder of one run.
 
     Args:
         path: The folder; it need not exist yet.
@@ -111,12 +115,15 @@ class RunFolder:
         stem = f"seed{seed}-{re.sub(r'[^a-z0-9_]+', '-', method.lower()).strip('-')}"
         return self.path / kind / (stem + _ENDINGS[kind])
 
-    def create(self, settings: Mapping[str, Any], fingerprint: str, *, overwrite: bool = False) -> None:
-        """Start anew in an empty folder, or in place of an earlier comparison when asked to."""
+    def create(
+        self, settings: Mapping[str, Any], fingerprint: str, *, overwrite: bool = False, job: str = IMAGES
+    ) -> None:
+        """Start anew in an empty folder, or in place of an earlier run when asked to."""
         self.check_free(overwrite=overwrite)
         if self.is_run:
             self._clear()
-        write_json(self.path / _SETTINGS, {"format": FORMAT, "data": fingerprint, "settings": settings})
+        stored = {"format": FORMAT, "job": job, "data": fingerprint, "settings": settings}
+        write_json(self.path / _SETTINGS, stored)
 
     def check_free(self, *, overwrite: bool) -> None:
         """Refuse a folder that holds something; ``overwrite`` allows an earlier comparison, and nothing else."""
@@ -138,13 +145,23 @@ class RunFolder:
             shutil.rmtree(self.path / name, ignore_errors=True)
         for name in reversed(_FILES):
             (self.path / name).unlink(missing_ok=True)
-        self._remove_partial()
+        self.remove_partial()
 
-    def _remove_partial(self) -> None:
+    def remove_partial(self) -> None:
         """Remove files that a kill has kept from being finished."""
-        for folder in (self.path, *(self.path / name for name in PARTS)):
+        for folder in (self.path, *(self.path / name for name in (*PARTS, FITS))):
             for partial in folder.glob(f".*{PARTIAL}"):
                 partial.unlink(missing_ok=True)
+
+    @property
+    def job(self) -> str:
+        """Whether the run is of a ``"table"`` or of ``"images"``.
+
+        Raises:
+            InputError: When this is no run, or its settings are damaged.
+        """
+        self.settings()
+        return str(read_json(self.path / _SETTINGS, "").get("job"))
 
     def settings(self) -> tuple[Record, str]:
         """The stored settings as plain values, and the fingerprint of the data."""
@@ -153,6 +170,8 @@ class RunFolder:
             raise InputError(f"Expected {self.path} to be the folder of a run, but it has no {_SETTINGS}.")
         stored = read_json(path, "it cannot be computed again, so start anew with --overwrite or another --out")
         values, fingerprint = stored.get("settings"), stored.get("data")
+        if stored.get("format") == FORMAT and stored.get("job") not in (TABLE, IMAGES):
+            raise InputError(f"Expected {path} to be of a table or images, but its job is {stored.get('job')!r:.40}.")
         if stored.get("format") != FORMAT or not isinstance(values, dict) or not isinstance(fingerprint, str):
             raise InputError(
                 f"Expected {path} to hold settings in format {FORMAT}, but its format is {stored.get('format')!r:.40}; "
@@ -189,7 +208,7 @@ class RunFolder:
         Returns:
             The records of the finished trainings by seed and method, and what is run again and why, in sentences.
         """
-        self._remove_partial()
+        self.remove_partial()
         path = self.path / RECORDS
         content = path.read_bytes() if path.is_file() else b""
         lines, notes = self._read_lines(content, wanted, check)

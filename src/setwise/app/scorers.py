@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from setwise._checks import InputError, all_finite, one_of
-from setwise.app.model_file import BOOSTER, START, booster_bytes, booster_of
+from setwise.app.tree_file import BOOSTER, START, booster_bytes, booster_of
 
 SHARE, TREES = "share", "trees"  # names of a forest's further tensors
 ROWS = 8192  # scored at once

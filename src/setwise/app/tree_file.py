@@ -2,7 +2,7 @@
 
 LightGBM trusts its files: an index beyond an array ends the process. So only what a prediction needs is taken from the
 text, number by number: of each tree the split features, thresholds, children and leaf values. Numbers stay the texts
-that they are, so predictions stay the same to the last bit.
+that they are, so predictions stay the same to the last bit. In a model the text is kept as a tensor of bytes.
 """
 
 from __future__ import annotations
@@ -10,9 +10,15 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-from setwise._checks import InputError
+import torch
+from torch import Tensor
 
+from setwise._checks import InputError, all_finite, extra
+
+BOOSTER = "booster"  # name of the tensor of bytes that is a boosting model's text
+START = "start"  # name of the tensor that is added to its scores
 MOST_LEAVES = 65_536
 MOST_DIGITS = 40
 _SPLITS = ("split_feature", "threshold", "decision_type", "left_child", "right_child")
@@ -120,3 +126,32 @@ def _whole(text: str, name: str, low: int, high: int) -> int:
 def _check_real(text: str, name: str) -> None:
     if len(text) > MOST_DIGITS or not _REAL.match(text) or not math.isfinite(float(text)):
         raise InputError(f"Expected `{name}` to be a finite number, but got {text!r:.40}.")
+
+
+def check_trees(tensors: Mapping[str, Tensor], columns: int) -> str:
+    """Refuse tensors that are not those of a boosting model of so many columns; return its text."""
+    if BOOSTER not in tensors or not tensors.keys() <= {BOOSTER, START}:
+        raise InputError(f"Expected the tensors to be {BOOSTER!r} and {START!r}, but got {', '.join(tensors)!r:.80}.")
+    text = tensors[BOOSTER]
+    if text.dtype != torch.uint8 or text.ndim != 1:
+        raise InputError(f"Expected {BOOSTER!r} to be bytes, but got {text.dtype} of shape {tuple(text.shape)}.")
+    if START in tensors:
+        if tensors[START].numel() != 1 or not tensors[START].is_floating_point():
+            raise InputError(f"Expected {START!r} to be one number, but its shape is {tuple(tensors[START].shape)}.")
+        all_finite(START, tensors[START])
+    return checked_trees(bytes(text.numpy()).decode(), columns)
+
+
+def booster_of(tensors: Mapping[str, Tensor], columns: int) -> Any:
+    """The LightGBM model whose text is kept as bytes, for a table of so many columns."""
+    lightgbm = extra("lightgbm", "boosting")
+    text = check_trees(tensors, columns)
+    try:
+        return lightgbm.Booster(model_str=text)
+    except lightgbm.basic.LightGBMError as error:
+        raise InputError(f"Expected the model's text to be LightGBM's, but it cannot be read: {error}.") from error
+
+
+def booster_bytes(text: str) -> Tensor:
+    """A boosting model's text as a tensor of bytes."""
+    return torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8).clone()

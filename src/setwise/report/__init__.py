@@ -8,7 +8,7 @@ whole data set.
 """
 
 from setwise.report.ascent import gap_figure, weight_figure
-from setwise.report.content import ConstraintRow, Method, Report, Row, Training, verdict
+from setwise.report.content import ConstraintRow, Method, PlainTable, Report, Row, Training, verdict
 from setwise.report.evaluating import evaluate
 from setwise.report.evaluation import (
     Calibration,
@@ -39,6 +39,7 @@ __all__ = [
     "MeasureRow",
     "Method",
     "PairedRow",
+    "PlainTable",
     "ReliabilityBin",
     "Report",
     "Row",

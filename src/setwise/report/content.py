@@ -15,6 +15,18 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class PlainTable:
+    """A table of a page; the columns ``texts`` hold names and sentences, the others numbers."""
+
+    title: str
+    heads: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    caption: str = ""
+    name: str = ""
+    texts: Sequence[int] = (0,)
+
+
+@dataclass(frozen=True)
 class Method:
     """One way of training: ``key`` is its name on disk, ``title`` what people read."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from setwise.metrics import Interval
@@ -15,14 +15,19 @@ if TYPE_CHECKING:
 HOLDS = {True: "holds", False: "violated", None: "not certain"}
 
 
-def headline(evaluation: Evaluation) -> str:
-    """What was asked, answered; the colour says whether all that was asked for holds."""
+def headline(evaluation: Evaluation, said: Sequence[str] = ()) -> str:
+    """What was asked, answered; the colour says whether all that was asked for holds.
+
+    Args:
+        evaluation: The evaluation.
+        said: Sentences in place of its own.
+    """
     checks = [*evaluation.columns[0].decision.checks, *evaluation.requirements]
     kind = "same"
     if checks:
         holds = [check.holds for check in checks]
         kind = "better" if all(holds) else "worse" if any(each is False for each in holds) else "unknown"
-    text = "\n".join(evaluation.headline)
+    text = "\n".join(said or evaluation.headline)
     for name in _names(evaluation):
         if len(name) > NAME_LENGTH:
             text = text.replace(name, shown_name(name))

@@ -6,7 +6,7 @@ import base64
 import hashlib
 import html
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ import numpy as np
 
 from setwise._files import seal_page, write_bytes
 from setwise.report import evaluation_parts, parts
-from setwise.report.content import Report, Row, verdict
+from setwise.report.content import PlainTable, Report, Row, verdict
 from setwise.report.data import comparison_data, evaluation_data
 from setwise.report.text import escaped, interval_cell, shown_name, table, text_cell
 
@@ -48,6 +48,8 @@ def write_evaluation(
     *,
     columns: Mapping[str, str] | None = None,
     usage: Mapping[str, str] | None = None,
+    said: Sequence[str] = (),
+    tables: Sequence[PlainTable] = (),
 ) -> Path:
     """Write the page of an evaluation and return its path.
 
@@ -56,8 +58,11 @@ def write_evaluation(
         path: The HTML file; an existing one is replaced as a whole.
         columns: What became of every column of the table, by name.
         usage: How to use the model: texts to copy, by title.
+        said: Sentences that come first, in place of the evaluation's own.
+        tables: Further tables, behind the constraints.
     """
-    return _write(render_evaluation(evaluation, columns=columns, usage=usage), path)
+    made = render_evaluation(evaluation, columns=columns, usage=usage, said=said, tables=tables)
+    return _write(made, path)
 
 
 def render(report: Report) -> str:
@@ -88,7 +93,12 @@ def render(report: Report) -> str:
 
 
 def render_evaluation(
-    evaluation: Evaluation, *, columns: Mapping[str, str] | None = None, usage: Mapping[str, str] | None = None
+    evaluation: Evaluation,
+    *,
+    columns: Mapping[str, str] | None = None,
+    usage: Mapping[str, str] | None = None,
+    said: Sequence[str] = (),
+    tables: Sequence[PlainTable] = (),
 ) -> str:
     """The page of an evaluation as a string.
 
@@ -96,12 +106,15 @@ def render_evaluation(
         evaluation: What to show.
         columns: What became of every column of the table, by name.
         usage: How to use the model: texts to copy, by title.
+        said: Sentences that come first, in place of the evaluation's own.
+        tables: Further tables, behind the constraints.
     """
     titles = [column.name for column in evaluation.columns]
     probabilities = all(column.calibration is not None for column in evaluation.columns)
     body = (
-        evaluation_parts.headline(evaluation),
+        evaluation_parts.headline(evaluation, said),
         evaluation_parts.constraints(evaluation),
+        *map(parts.plain, tables),
         parts.threshold(
             titles,
             evaluation_parts.threshold_text(evaluation),

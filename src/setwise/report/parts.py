@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Mapping, Sequence
 
+from setwise.report.content import PlainTable
 from setwise.report.data import MOST_GROUPS
 from setwise.report.text import escaped, folded, pairs, shown_name, table, text_cell
 
@@ -159,6 +160,19 @@ def fate(columns: Mapping[str, str]) -> str:
     rows = [f"<tr>{text_cell(shown_name(name))}{text_cell(text)}</tr>" for name, text in columns.items()]
     made = table([("Column", True), ("What became of it", True)], rows, name="columns")
     return folded(f"What became of every column ({len(columns)})", made)
+
+
+def plain(found: PlainTable) -> str:
+    """A table of texts and numbers under its title."""
+    heads = [(head, k in found.texts) for k, head in enumerate(found.heads)]
+    rows = [
+        "<tr>"
+        + "".join(text_cell(cell) if k in found.texts else f"<td>{escaped(cell)}</td>" for k, cell in enumerate(row))
+        + "</tr>"
+        for row in found.rows
+    ]
+    made = table(heads, rows, caption=escaped(found.caption), name=found.name)
+    return f"<h2>{escaped(found.title)}</h2>\n{made}"
 
 
 def settings(values: Mapping[str, object], facts: Mapping[str, object]) -> str:

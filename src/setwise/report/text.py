@@ -6,7 +6,7 @@ import html
 import math
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -118,3 +118,22 @@ def _value(value: object) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{key} = {_value(item)}" for key, item in value.items()) or "default"
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def text_table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, left: Sequence[int] = (0,)) -> list[str]:
+    """Lines of a table for a terminal.
+
+    Args:
+        heads: Of the columns.
+        rows: Cells.
+        left: Columns that hold texts and not numbers.
+    """
+    widths = [max(len(row[k]) for row in (heads, *rows)) for k in range(len(heads))]
+    lines = [
+        "  ".join(
+            cell.ljust(width) if k in left else cell.rjust(width)
+            for k, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in (heads, *rows)
+    ]
+    return [lines[0], "-" * sum(widths, 2 * (len(widths) - 1)), *lines[1:]]

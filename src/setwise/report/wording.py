@@ -11,6 +11,7 @@ from setwise.metrics import Interval
 from setwise.report.deciding import percent
 from setwise.report.evaluation import ConstraintCheck, Evaluation, PairedRow, ScoreColumn
 from setwise.report.measuring import title_of
+from setwise.report.text import text_table
 
 _HOW = {"given": "given", "certified": "certified", "not certified": "chosen", "chosen": "chosen"}
 
@@ -187,13 +188,13 @@ def table(evaluation: Evaluation) -> str:
     keys = dict.fromkeys(row.key for column in columns for row in column.measures)
     body = [[title_of(key), *(_cell(column, key) for column in columns)] for key in keys]
     body.insert(0, ["threshold", *map(threshold_text, columns)])
-    lines += _grid([f"measure [{level} interval]", *(column.name for column in columns)], body)
+    lines += text_table([f"measure [{level} interval]", *(column.name for column in columns)], body)
     if evaluation.comparisons:
         pairs = [
             [row.title, f"{row.first} - {row.second}", _difference(row), f"{row.comparison.p_value:.3g}"]
             for row in evaluation.comparisons
         ]
-        lines += ["", *_grid(["difference", "columns", f"[{level} interval]", "p"], pairs)]
+        lines += ["", *text_table(["difference", "columns", f"[{level} interval]", "p"], pairs)]
     groups = [
         [
             f"{row.column} = {row.value}",
@@ -207,7 +208,7 @@ def table(evaluation: Evaluation) -> str:
     ]
     if groups:
         heads = ["group", *(["scores"] if len(columns) > 1 else []), "rows", "positives", "recall", "precision", "fpr"]
-        lines += ["", *_grid(heads, groups)]
+        lines += ["", *text_table(heads, groups)]
     return "\n".join(lines)
 
 
@@ -224,15 +225,3 @@ def _ends(value: Interval) -> str:
 def _difference(row: PairedRow) -> str:
     found = row.comparison
     return f"{found.difference:+.4f} [{found.low:+.4f}, {found.high:+.4f}]"
-
-
-def _grid(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(len(row[k]) for row in (heads, *rows)) for k in range(len(heads))]
-    texts = [
-        "  ".join(
-            cell.ljust(width) if k == 0 else cell.rjust(width)
-            for k, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        for row in (heads, *rows)
-    ]
-    return [texts[0].rstrip(), "-" * sum(widths, 2 * (len(widths) - 1)), *(text.rstrip() for text in texts[1:])]

@@ -50,7 +50,7 @@ class DateCode(ColumnCode):
     def fit(cls, kind: Kind, column: Any) -> Self | None:
         """The parts that vary in the training rows."""
         whole = cls(kind.name, kind.order, lenient=kind.odd > 0)
-        moments = whole._moments(column, None, 1)
+        moments = whole.moments(column, None, 1)
         gone = np.isnat(moments)
         if gone.all():
             return None
@@ -85,7 +85,7 @@ class DateCode(ColumnCode):
 
     def encode(self, column: Any, news: News | None = None, first_row: int = 1) -> Floats:
         """The parts as numbers."""
-        moments = self._moments(column, news, first_row)
+        moments = self.moments(column, news, first_row)
         gone = np.isnat(moments)
         if news is not None and not self.indicator and gone.any():
             odd = sum(news.odd[self.name].values()) if self.name in news.odd else 0
@@ -97,7 +97,8 @@ class DateCode(ColumnCode):
         ]
         return np.stack([*found, gone] if self.indicator else found, axis=1).astype(np.float32)
 
-    def _moments(self, column: Any, news: News | None, first_row: int) -> NDArray[np.datetime64]:
+    def moments(self, column: Any, news: News | None = None, first_row: int = 1) -> NDArray[np.datetime64]:
+        """The moments themselves; a missing one is NaT."""
         if column.dtype.kind == "M":
             typed: NDArray[np.datetime64] = column.to_numpy().astype("datetime64[ns]")
             return typed

@@ -26,7 +26,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from setwise._checks import InputError, is_count, one_of
+from setwise.data.tables.codes import NumberCode
 from setwise.data.tables.columns import coded
+from setwise.data.tables.date_code import DateCode
 from setwise.data.tables.encoding import TableEncoding, fit_encoding
 from setwise.data.tables.kinds import MOST_CATEGORIES, Kind, judge
 from setwise.data.tables.reading import read_frame
@@ -169,6 +171,27 @@ class RawTable:
                 f"such as {str(names[0])!r}."
             )
         return codes.astype(np.int64).reshape(-1), tuple(map(str, names))
+
+    def times(self, name: str, argument: str = "name") -> NDArray[np.float64]:
+        """A column of dates or numbers as numbers that rise with time; every row needs one.  # shape: (n,)."""
+        place = find_column(name, self.columns, argument)
+        column = self.frame[place]
+        kind = judge(self.frame[[place]], decimal_comma=self.decimal_comma, use=(place,))[place]
+        if kind.kind == "date":
+            moments = DateCode(place, kind.order, lenient=True).moments(column)
+            values = np.where(np.isnat(moments), np.nan, moments.astype(np.int64).astype(np.float64))
+        elif kind.kind == "number" and (code := NumberCode.fit(kind, column)) is not None:
+            values = code.numbers(column)
+        else:
+            raise InputError(f"Expected `{argument}` to be a column of dates or numbers, but {name!r} holds texts.")
+        if np.isnan(values).any():
+            row = int(np.argmax(np.isnan(values)))
+            row = row if self.row_numbers is None else int(self.row_numbers[row])
+            raise InputError(
+                f"Expected `{argument}` {name!r} to say when each row was, but row {row + 1} has no date or number; "
+                "fill it in, or leave the row out."
+            )
+        return values
 
     def fingerprint(self) -> str:
         """Hash of all cells, to notice that a file has changed."""

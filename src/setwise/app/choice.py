@@ -1,0 +1,128 @@
+"""Choice of what is shipped: the stack beside its candidates, the best by the out-of-fold measure, and its ensemble."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from setwise.app.cross_fit import CrossFit
+from setwise.app.ensemble import STACK, Ensemble
+from setwise.app.selection import Selection, select
+from setwise.app.stack import Stack, fit_stack, stack_out_of_fold
+from setwise.measures import Measure
+
+Floats = NDArray[np.float64]
+BASELINE = "logistic"
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """What was chosen of a cross-fit.
+
+    Attributes:
+        fits: All candidates.
+        scored: Rows that some fold holds out.  # shape: (n,)
+        logits: Out-of-fold scores of these rows, of every candidate and the stack.  # shape of each: (scored rows,)
+        stack: The stack of all candidates; None where there is only one.
+        selection: Which is shipped, and how good it is.
+        ensemble: What is shipped.
+    """
+
+    fits: CrossFit
+    scored: NDArray[np.bool_]
+    logits: Mapping[str, Floats]
+    stack: Stack | None
+    selection: Selection
+    ensemble: Ensemble
+
+    @property
+    def name(self) -> str:
+        """The chosen candidate, or the stack."""
+        return self.selection.chosen
+
+    @property
+    def labels(self) -> NDArray[np.int64]:
+        """Of the rows that are scored."""
+        return self.fits.rows.y[self.scored]
+
+    @property
+    def weight(self) -> Floats | None:
+        """Of the rows that are scored."""
+        weight = self.fits.rows.weight
+        return None if weight is None else weight[self.scored]
+
+    def title(self, name: str) -> str:
+        """What a candidate is called."""
+        return f"stack of {len(self.fits)} candidates" if name == STACK else self.fits[name].candidate.title
+
+    def on_measure(self, name: str) -> bool:
+        """Whether a candidate's training knows the measure."""
+        return name != STACK and self.fits[name].candidate.on_measure
+
+    @property
+    def best_cross_entropy(self) -> str | None:
+        """The best single candidate that was trained by cross-entropy alone, by the criterion of the choice."""
+        names = [name for name in self.fits if not self.on_measure(name)]
+        values, sign = self.selection.values, -1.0 if self.selection.estimator.minimize else 1.0
+        return max(names, key=lambda name: sign * values[name]) if names else None
+
+
+def choose_model(fits: CrossFit, measure: Measure, *, seed: int, level: float = 0.95, value: object = None) -> Choice:
+    """Choose the candidate, or the stack of all, that is shipped.
+
+    Args:
+        fits: The candidates.
+        measure: By which they are chosen.
+        seed: Of the bootstrap draws.
+        level: Of the intervals.
+        value: A criterion in the measure's place, see :func:`setwise.app.selection.select`.
+    """
+    scored = fits.folds.scored
+    names = list(fits)
+    table = np.stack([fits[name].logits for name in names])  # shape: (candidates, n)
+    labels, weight = fits.rows.y, fits.rows.weight
+    own = None if weight is None else weight[scored]
+    logits, stack = dict(zip(names, table[:, scored], strict=True)), None
+    if len(names) > 1:
+        stack = fit_stack(table[:, scored], labels[scored], names=names, weight=own)
+        logits[STACK] = stack_out_of_fold(table, labels, fits.folds, weight=weight)[scored]
+    selection = select(logits, labels[scored], measure, weight=own, level=level, seed=seed, value=value)  # type: ignore[arg-type]
+    ensemble = _ensemble(fits, selection.chosen, stack)
+    return Choice(fits, scored, logits, stack, selection, ensemble)
+
+
+def _ensemble(fits: CrossFit, chosen: str, stack: Stack | None) -> Ensemble:
+    """The mean of the folds' models, or the stack of those candidates that have weight."""
+    if chosen != STACK or stack is None:
+        return Ensemble({chosen: fits[chosen].scorers})
+    reduced = stack.reduced() if len(stack.used) else stack
+    return Ensemble({name: fits[name].scorers for name in reduced.names}, reduced)
+
+
+def refitted(choice: Choice, measure: Measure, *, seed: int) -> Ensemble:
+    """The same ensemble with each candidate fitted once, to all rows: for folds in order of time.
+
+    The model of a fold knows only what was before it, so the mean of the folds' models would be of the past.
+
+    Args:
+        choice: What was chosen.
+        measure: For candidates trained on it.
+        seed: Of the fits.
+    """
+    rows = choice.fits.rows
+    nothing = np.zeros((1, len(rows.y)), bool)
+    members = {
+        name: tuple(choice.fits[name].candidate.fit_folds(rows, nothing, measure, seed=seed))
+        for name in choice.ensemble.members
+    }
+    return replace(choice.ensemble, members=members)
+
+
+def shares(choice: Choice) -> Sequence[tuple[str, float]]:
+    """Candidates of the shipped stack with their part of its weights, the largest first; empty without a stack."""
+    if choice.ensemble.stack is None:
+        return []
+    return sorted(choice.ensemble.stack.share.items(), key=lambda each: -each[1])

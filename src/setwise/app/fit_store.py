@@ -1,0 +1,92 @@
+"""Finished fits on disk: one file for each candidate and fold, so that a run goes on where it was stopped.
+
+A file holds the tensors of the scorer and its logits of the rows that the fold holds out, with a checksum. One that is
+damaged, or of another run, is left out and fitted again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from setwise._checks import InputError, all_finite, in_range
+from setwise._files import DamagedFileError, write_bytes
+from setwise.app.cross_fit import FoldResult
+from setwise.app.files import contents_of
+from setwise.app.folds import Folds
+from setwise.app.scorers import scorer_of
+from setwise.app.tensor_file import read_tensors, sealed_tensors
+
+FORMAT = 1
+LOGITS = "logits"
+_PART = "scorer."
+_ADVICE = "it is fitted again"
+_LONGEST = 1e9  # seconds
+
+
+class FitStore:
+    """The fits of one run.
+
+    Args:
+        folder: Where their files are.
+        folds: The folds.
+        columns: Encoded columns.
+        notes: Told, a sentence each, which files are damaged.
+    """
+
+    def __init__(self, folder: Path, folds: Folds, columns: int, notes: Callable[[str], object]) -> None:
+        self.folder, self.folds, self.columns, self.notes = folder, folds, columns, notes
+
+    def path(self, candidate: str, fold: int) -> Path:
+        """The file of one fit."""
+        return self.folder / f"{candidate}-{fold}.safetensors"
+
+    def load(self, candidate: str, fold: int) -> FoldResult | None:
+        """The fit that is stored, or None."""
+        path = self.path(candidate, fold)
+        if not path.is_file():
+            return None
+        try:
+            return self.read(candidate, fold)
+        except DamagedFileError as error:
+            self.notes(f"{path} is damaged ({error.why}): it is fitted again.")
+        except InputError as error:
+            self.notes(f"{path} cannot be used: {error}")
+        return None
+
+    def read(self, candidate: str, fold: int) -> FoldResult:
+        """The fit that is stored.
+
+        Raises:
+            InputError: When its file is damaged.
+        """
+        path = self.path(candidate, fold)
+        state, tensors = read_tensors(path, "a fit", format_=FORMAT, advice=_ADVICE)
+        with contents_of(path, _ADVICE):
+            if (state["candidate"], state["fold"]) != (candidate, fold):
+                raise InputError("it is of another candidate or fold")
+            logits = tensors.pop(LOGITS).numpy()
+            if logits.shape != (int(self.folds.held[fold].sum()),) or logits.dtype != np.float32:
+                raise InputError(f"its logits are of shape {logits.shape}")
+            all_finite(LOGITS, logits)
+            in_range("seconds", state["seconds"], 0, _LONGEST)
+            own = {name.removeprefix(_PART): tensor for name, tensor in tensors.items()}
+            scorer = scorer_of(state["kind"], own, self.columns)
+            return FoldResult(candidate, fold, scorer, logits, float(state["seconds"]))
+
+    def save(self, result: FoldResult) -> None:
+        """Store a finished fit, as a whole."""
+        state: dict[str, Any] = {
+            "format": FORMAT,
+            "candidate": result.candidate,
+            "fold": result.fold,
+            "kind": result.scorer.kind,
+            "seconds": result.seconds,
+        }
+        tensors = {f"{_PART}{name}": tensor for name, tensor in result.scorer.tensors.items()}
+        content = sealed_tensors(tensors | {LOGITS: torch.from_numpy(result.logits)}, state)
+        write_bytes(self.path(result.candidate, result.fold), content)

@@ -1,0 +1,108 @@
+"""What a training found, in sentences: what is shipped, how good it is beside the others, and which floors hold."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from setwise.app.choice import BASELINE, Choice, shares
+from setwise.app.decision import Decision
+from setwise.measures import Measure
+from setwise.metrics import Interval
+from setwise.report.text import interval_text
+
+CLAIMED = 100  # positives from which on a figure for new rows is claimed, and not only shown
+_NAMED = 4  # members of a stack that are named
+
+
+def headline(choice: Choice, decision: Decision, measure: Measure) -> list[str]:
+    """The sentences that come first."""
+    return [_shipped(choice), *_compared(choice, measure), *decided(decision, choice)]
+
+
+def _shipped(choice: Choice) -> str:
+    models = {name: len(scorers) for name, scorers in choice.ensemble.members.items()}
+    fitted = (
+        "refitted to all rows" if set(models.values()) == {1} else f"the mean of {max(models.values())} folds' models"
+    )
+    parts = shares(choice)
+    if not parts:
+        candidate = choice.fits[choice.name].candidate
+        how = "" if candidate.on_measure else ", trained by cross-entropy"
+        behind = (
+            ""
+            if choice.selection.best == choice.name
+            else f"; no more than a standard error behind the {_best(choice)}"
+        )
+        return f"Shipped: {candidate.title}{how}, {fitted}{behind}."
+    named = [f"{choice.title(name)} {share:.0%}" for name, share in parts[:_NAMED]]
+    rest = [f"{len(parts) - _NAMED} more"] if len(parts) > _NAMED else []
+    return f"Shipped: a stack of {len(parts)} candidates ({', '.join([*named, *rest])}), {fitted}."
+
+
+def _best(choice: Choice) -> str:
+    return f"best, the {choice.title(choice.selection.best)}"
+
+
+def _compared(choice: Choice, measure: Measure) -> list[str]:
+    """The measure beside logistic regression's and that of the best cross-entropy candidate."""
+    selection, positives = choice.selection, int(choice.labels.sum())
+    estimate = selection.estimate
+    if positives < CLAIMED:
+        few = f"{positives} positives are too few to claim a figure for new rows; out of fold it was"
+        lines = [f"{measure.title}: {few} {interval_text(estimate)}."]
+    else:
+        lines = [f"{measure.title} on new rows: {interval_text(estimate)}, {estimate.level:.0%} interval."]
+    others = {BASELINE: "Logistic regression"} if BASELINE in choice.fits and choice.name != BASELINE else {}
+    best = choice.best_cross_entropy
+    if best is not None and best not in (choice.name, BASELINE):
+        others[best] = f"Best cross-entropy candidate, {choice.title(best)}"
+    if others:
+        lines.append(" ".join(_beside(choice, name, said) for name, said in others.items()))
+    return lines
+
+
+def _beside(choice: Choice, name: str, said: str) -> str:
+    selection = choice.selection
+    difference, minimize = selection.difference(name), selection.estimator.minimize
+    return f"{said}: {interval_text(selection.interval_of(name))}; {verdict(difference, minimize=minimize)}."
+
+
+def verdict(difference: Interval, *, minimize: bool) -> str:
+    """``shipped is better by 0.012 [0.003, 0.021]``, or that there is no significant difference."""
+    shown = interval_text(difference, signed=True)
+    if difference.low <= 0 <= difference.high:
+        return f"no significant difference ({shown})"
+    better = (difference.estimate > 0) != minimize
+    return f"shipped is {'better' if better else 'worse'} ({shown})"
+
+
+def decided(decision: Decision, choice: Choice) -> list[str]:
+    """Which constraints hold, and where the threshold lies."""
+    said: Sequence[str] = () if decision.certificate is None else decision.certificate["said"]
+    lines = list(said)
+    if decision.certificate is None and decision.constraints:
+        lines += [
+            f"{row['constraint']}: {'met' if row['met'] else 'missed'} on the rows of the table ({row['value']:.3f}); "
+            "not certified for new ones, since no confidence is asked for."
+            for row in decision.constraints
+        ]
+    if choice.fits.folds.kind == "time" and decision.certificate is not None and decision.certificate["certified"]:
+        lines.append("This is said of rows like those of the later folds; what changes with time is not covered.")
+    if not math.isfinite(decision.score_threshold):
+        return [*lines, "No row is predicted positive: no threshold meets what was asked for."]
+    return [
+        *lines,
+        f"Predicted positive from probability {decision.threshold:.4g} on ({at_threshold(decision, choice)}).",
+    ]
+
+
+def at_threshold(decision: Decision, choice: Choice) -> str:
+    """Recall and precision out of fold."""
+    scores, labels = choice.logits[choice.name], choice.labels == 1
+    flagged = scores >= decision.score_threshold
+    weight = flagged.astype(float) if choice.weight is None else choice.weight * flagged
+    whole = float(labels.sum() if choice.weight is None else choice.weight[labels].sum())
+    right, total = float(weight[labels].sum()), float(weight.sum())
+    precision = right / total if total else math.nan
+    return f"out of fold: recall {right / whole:.3f}, precision {precision:.3f}, {float(flagged.mean()):.1%} of rows"

@@ -1,0 +1,143 @@
+"""Settings of the main job: everything that decides which model ``setwise train`` makes of a table.
+
+How many processes work side by side, and how long they may, is not among them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from setwise._checks import InputError, in_range
+from setwise.app.candidates import CANDIDATES
+from setwise.app.constrained import CONSTRAINED
+from setwise.app.constraints import check_text as check_constraint
+from setwise.app.setting_checks import check_count, check_points, check_text, read_texts
+from setwise.data._files import near_match
+from setwise.measures import Measure, parse
+
+CONFIDENCE = 0.95  # of constraints, unless told otherwise
+MOST_FOLDS, MOST_SEED, MOST_NUMBER = 50, 2**31 - 1, 1e300
+_LISTS = ("group", "drop", "use", "subject_to", "models")
+_TEXTS = ("target", "weight", "split", "time_column", "group_folds")
+_ROLES = ("weight", "split", "time_column", "group_folds")
+
+
+@dataclass(frozen=True)
+class TrainSettings:
+    """What to train, on what, for which measure and under which constraints.
+
+    Args:
+        measure: The measure that chooses among the candidates, and that some of them are trained on.
+        data: Path of the table; empty for a frame.
+        target: Target column; None for the last.
+        positive: Its positive value; None for the usual or the rarer one.
+        group: Columns by whose values results are broken down; they stay inputs unless dropped.
+        weight: Column of sample weights; no input.
+        split: Column that says train or test; rows of the test set are only evaluated.
+        drop: Columns that are no inputs.
+        use: Columns that are inputs even if they look like identifiers.
+        subject_to: Constraints on rates, such as ``"recall>=0.8"`` or ``"recall[group=sex]>=0.8"``.
+        confidence: With which they are certified to hold on new data; 0 for on these rows only.
+        max_weight: A bound on the sample weights of all rows, seen and unseen; needed to certify with weights.
+        time_column: Column that orders the rows: each fold is learned from earlier ones. No input unless in ``use``.
+        group_folds: Column of patients, sites and the like, whose rows stay in one fold. No input unless in ``use``.
+        models: Candidates by name; empty for all.
+        folds: Of the cross-fitting.
+        seed: Of folds, fits and draws.
+    """
+
+    measure: str = "auc"
+    data: str = ""
+    target: str | None = None
+    positive: str | int | None = None
+    group: tuple[str, ...] = ()
+    weight: str | None = None
+    split: str | None = None
+    drop: tuple[str, ...] = ()
+    use: tuple[str, ...] = ()
+    subject_to: tuple[str, ...] = ()
+    confidence: float = CONFIDENCE
+    max_weight: float | None = None
+    time_column: str | None = None
+    group_folds: str | None = None
+    models: tuple[str, ...] = ()
+    folds: int = 5
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("measure", "data", *_TEXTS):
+            check_text(name, getattr(self, name))
+        if not isinstance(self.positive, int) or isinstance(self.positive, bool):
+            check_text("positive", self.positive)
+        check_points("measure", self.measure)
+        for name in _LISTS:  # JSON has lists, a frozen value needs tuples
+            object.__setattr__(self, name, read_texts(name, getattr(self, name)))
+        for text in self.subject_to:
+            check_constraint(text)
+        in_range("confidence", self.confidence, 0, 1, open_high=True)
+        if self.max_weight is not None:
+            in_range("max_weight", self.max_weight, 0, MOST_NUMBER, open_low=True)
+        known = [*CANDIDATES, CONSTRAINED]
+        for name in self.models:
+            if name not in known:
+                hint = near_match(name[:80], known)
+                raise InputError(f"Expected `models` among {', '.join(known)}, but got {name!r:.80}{hint}.")
+        check_count("folds", self.folds, MOST_FOLDS, least=2)
+        check_count("seed", self.seed, MOST_SEED, least=0)
+        if self.time_column is not None and self.group_folds is not None:
+            raise InputError(
+                "Expected `time_column` or `group_folds`, but got both: order folds by time, or keep groups together."
+            )
+        self._check_roles()
+        if self.parsed_measure().layout != "binary":
+            raise InputError(
+                "Expected `measure` to be one of two classes, such as 'auc', 'ap' or 'f1' (with several classes its "
+                f"macro average is taken), but got {self.measure!r}."
+            )
+
+    def _check_roles(self) -> None:
+        """A column has one part to play."""
+        taken: dict[str, str] = {}
+        for role in _ROLES:
+            name = getattr(self, role)
+            if name is not None and name in taken:
+                raise InputError(f"Expected different columns, but {name!r} is `{taken[name]}` and `{role}`.")
+            if name is not None:
+                taken[name] = role
+        for name in self.use:
+            if name in self.drop:
+                raise InputError(f"Expected a column in `use` or in `drop`, but {name!r} is in both.")
+
+    def parsed_measure(self) -> Measure:
+        """The measure itself."""
+        return parse(self.measure)
+
+    @property
+    def floors(self) -> tuple[str, ...]:
+        """All constraints: those asked for, and that of the measure where it has one."""
+        own = self.parsed_measure().subject_to
+        return (*self.subject_to, *(() if own is None else (own,)))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return asdict(self) | {name: list(getattr(self, name)) for name in _LISTS}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> TrainSettings:
+        """Settings from plain values; a missing one gets its default, an unknown one is refused.
+
+        Raises:
+            InputError: When a setting is unknown, or its value is not allowed.
+        """
+        names = sorted(each.name for each in fields(cls))
+        for name in sorted(set(values) - set(names)):
+            hint = near_match(name[:80], names)
+            raise InputError(f"Expected settings among {', '.join(names)}, but got `{name:.80}`{hint}.")
+        return cls(**values)
+
+    def differences(self, other: TrainSettings) -> list[tuple[str, Any, Any]]:
+        """Names of the settings that differ, with both values."""
+        mine, theirs = self.to_dict(), other.to_dict()
+        return [(name, mine[name], theirs[name]) for name in mine if mine[name] != theirs[name]]

@@ -1,0 +1,86 @@
+"""Files of tensors with a state as JSON in their header and a checksum: safetensors, the same bytes every time.
+
+The header's entry ``setwise`` is the state, which says its ``format``; the entry ``sha256`` is the checksum of the
+whole file. Nothing is unpickled, and nothing is read before the checksum is right.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from setwise._checks import InputError, extra
+from setwise._files import ZEROS, damaged, is_intact, is_sealed, seal
+from setwise.app.files import DIFFERS, parse_json, plain
+
+KEY = "setwise"
+
+
+def sealed_tensors(tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> bytes:
+    """The bytes of a file, the same every time.
+
+    Args:
+        tensors: By name.
+        state: Plain values for the header, with a ``format``.
+    """
+    metadata = {KEY: json.dumps(plain(state), allow_nan=False)}
+    bare = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    content: bytes = extra("safetensors.torch", "experiments").save(bare)
+    size = int.from_bytes(content[:8], "little")
+    # The library writes entries of the metadata in any order, so the header is put together here.
+    header = {"__metadata__": {"sha256": ZEROS, **metadata}, **json.loads(content[8 : 8 + size])}
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)
+    return seal(len(text).to_bytes(8, "little") + text + content[8 + size :])
+
+
+def read_tensors(path: Path, what: str, *, format_: int, advice: str) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """The state in a file's header and its tensors, all from the bytes whose checksum is right.
+
+    Args:
+        path: The file.
+        what: What it is to be, for messages: "a model file".
+        format_: Which format it is to have.
+        advice: What to do where it is damaged.
+
+    Raises:
+        InputError: When the file is damaged or of another format.
+    """
+    safetensors, torch_files = extra("safetensors", "experiments"), extra("safetensors.torch", "experiments")
+    content = path.read_bytes()
+    state = _state(content, path, what, advice)
+    intact = is_intact(content)
+    if state.get("format") != format_ and (intact or not is_sealed(content)):  # early files have no checksum
+        version = state.get("format")
+        newer = isinstance(version, int) and version > format_
+        advice = "update this setwise, an older one than wrote it" if newer else "train the model again"
+        raise InputError(f"Expected {path} to be of format {format_}, but its format is {version!r:.40}: {advice}.")
+    if not intact:
+        raise damaged(path, DIFFERS, advice)
+    try:
+        return state, torch_files.load(content)
+    except (safetensors.SafetensorError, ValueError, KeyError, RuntimeError, TypeError, AttributeError) as error:
+        raise damaged(path, f"its tensors cannot be read: {error}"[:300], advice) from error
+
+
+def _state(content: bytes, path: Path, what: str, advice: str) -> dict[str, Any]:
+    """The JSON in the header of a model file."""
+    size = int.from_bytes(content[:8], "little")
+    try:
+        if not 8 < size + 8 <= len(content):
+            raise InputError("it is no whole safetensors file")
+        header = parse_json(content[8 : 8 + size].decode())
+        metadata = header.get("__metadata__", {}) if isinstance(header, dict) else {}
+        if isinstance(metadata, dict) and KEY not in metadata:
+            raise InputError("it holds other tensors than those of `setwise train`")
+        state = parse_json(metadata[KEY])
+    except (ValueError, TypeError, AttributeError) as error:
+        why = str(error)[:300]
+        raise InputError(f"Expected {path} to be {what}, but it cannot be read: {why}; {advice}.") from error
+    if not isinstance(state, dict):
+        raise damaged(path, "its header holds no JSON object", advice)
+    return state

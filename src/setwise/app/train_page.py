@@ -1,0 +1,95 @@
+"""The page of a training: the answer, the candidates, the columns that matter, and the shipped model evaluated."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from setwise.app.run_folder import MODEL
+from setwise.report import PlainTable, write_evaluation
+
+if TYPE_CHECKING:
+    from setwise.app.settings import TrainSettings
+    from setwise.app.train_report import TrainReport
+    from setwise.data import TableEncoding
+    from setwise.report import Evaluation
+
+
+def write_page(report: TrainReport, evaluation: Evaluation, path: Path) -> Path:
+    """Write the page.
+
+    Args:
+        report: What the training found.
+        evaluation: Of the out-of-fold scores.
+        path: The HTML file; an existing one is replaced as a whole.
+    """
+    return write_evaluation(
+        evaluation,
+        path,
+        columns=report.fates,
+        usage=usage_notes(),
+        said=[*report.headline, *(f"Note: {remark}" for remark in report.remarks)],
+        tables=_tables(report),
+    )
+
+
+def _tables(report: TrainReport) -> list[PlainTable]:
+    heads, rows = report.candidate_table()
+    found = [
+        PlainTable(
+            "Candidates",
+            heads,
+            rows,
+            "Each row of the table is scored by models that have not seen it. The line of what is shipped allows for "
+            "its having been chosen; the others are as if fixed beforehand. Differences are paired.",
+            "candidates",
+            (0, 4),
+        )
+    ]
+    if report.columns:
+        heads, rows = report.column_table()
+        said = (
+            "How much of the measure is lost when the column's values are permuted, out of fold, with its standard "
+            "error. Columns that say the same share their importance."
+        )
+        found.append(PlainTable("Columns that matter", heads, rows, said, "importance"))
+    return found
+
+
+def column_fates(encoding: TableEncoding, settings: TrainSettings) -> dict[str, str]:
+    """What became of every column, by name: inputs first, then those with another part.
+
+    Args:
+        encoding: Of the model.
+        settings: Which column plays which part.
+    """
+    notes = {code.name: code.note() for code in encoding.features}
+    notes |= {name: f"left out: {why}" for name, why in encoding.left_out.items() if why != "dropped"}
+    notes[encoding.target] = f"target; positive: {encoding.positive}"
+    parts = {
+        settings.weight: "sample weight",
+        settings.split: "says which rows train and test",
+        settings.time_column: "orders the rows in time",
+        settings.group_folds: "keeps rows in one fold",
+    }
+    for name, part in parts.items():
+        if name is not None:
+            notes[name] = f"{notes[name]}; {part}" if name in settings.use else f"{part}, no input"
+    for name in settings.drop:
+        notes.setdefault(name, "dropped")
+    for name in settings.group:
+        notes[name] = f"{notes[name]}; results by group" if name in notes else "results by group, no input"
+    return notes
+
+
+def usage_notes() -> dict[str, str]:
+    """Texts to copy, by title; paths are relative to the folder of the page."""
+    return {
+        "On the command line, in the folder of this page": f"setwise predict {MODEL} new.csv --out predictions.csv",
+        "In Python": (
+            "import pandas\nfrom setwise.app import TableModel\n\n"
+            f'model = TableModel.load("{MODEL}")\n'
+            'new = pandas.read_csv("new.csv")\n'
+            "model.predict(new), model.predict_proba(new)"
+        ),
+    }

@@ -1,0 +1,209 @@
+"""What a training found: sentences first, then the candidates and the columns that matter; as text, JSON or a page."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from setwise._checks import InputError
+from setwise.app.setting_checks import MOST_LENGTH, read_texts
+from setwise.metrics import Interval
+from setwise.report.text import interval_text, text_table
+
+if TYPE_CHECKING:
+    from setwise.report import Evaluation
+
+MOST_ROWS = 1_000  # of a table in a file
+SHOWN_COLUMNS = 10  # of those that matter, in text
+
+
+@dataclass(frozen=True)
+class CandidateRow:
+    """One candidate.
+
+    Attributes:
+        name: Its key.
+        title: What it is called.
+        value: Its out-of-fold measure, had it been fixed beforehand, with its interval.
+        difference: What is shipped less this one; None for what is shipped.
+        seconds: CPU time of all its fits; NaN where it is not known.
+        notes: ``"shipped"``, ``"on the measure"``, and the like.
+    """
+
+    name: str
+    title: str
+    value: Interval
+    difference: Interval | None
+    seconds: float
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ColumnRow:
+    """What one column is worth: the drop of the measure without it, its standard error and its share of all drops."""
+
+    column: str
+    drop: float
+    error: float
+    share: float
+
+
+@dataclass(frozen=True, eq=False)
+class TrainReport:
+    """What a training found.
+
+    Attributes:
+        title: The table, and what was predicted.
+        measure: Title of the measure.
+        headline: What is shipped, how good it is, and what of the constraints holds, in sentences.
+        candidates: All that were finished, from the simplest on.
+        columns: What they are worth, the most important first; empty where it was not asked for.
+        remarks: Candidates left out by the time limit, a column that carries nearly everything, and the like.
+        threshold: Probability from which on a row is predicted positive; infinity for none.
+        certificate: What is certified, as plain data; None without constraints.
+        level: Of the intervals.
+        evaluation: The out-of-fold scores evaluated, for the page; None for a model read from a file.
+        fates: What became of every column of the table.
+    """
+
+    title: str
+    measure: str
+    headline: tuple[str, ...]
+    candidates: tuple[CandidateRow, ...]
+    columns: tuple[ColumnRow, ...]
+    remarks: tuple[str, ...]
+    threshold: float
+    certificate: Mapping[str, Any] | None = None
+    level: float = 0.95
+    evaluation: Evaluation | None = field(default=None, repr=False)
+    fates: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def __str__(self) -> str:
+        parts = ["\n".join((self.title, "", *self.headline)), "\n".join(text_table(*self.candidate_table(), left=(0, 4)))]
+        if self.columns:
+            heads, rows = self.column_table()
+            shown = rows[:SHOWN_COLUMNS]
+            lines = text_table(heads, shown)
+            more = [f"... and {len(rows) - len(shown)} more"] if len(rows) > len(shown) else []
+            parts.append("\n".join([*lines, *more]))
+        if self.remarks:
+            parts.append("\n".join(f"! {remark}" for remark in self.remarks))
+        return "\n\n".join(parts)
+
+    def candidate_table(self) -> tuple[list[str], list[list[str]]]:
+        """Heads and cells of the table of candidates."""
+        level = f"{100 * self.level:g} %"
+        heads = ["Candidate", f"{self.measure} [{level}]", "shipped minus it", "CPU s", ""]
+        rows = [
+            [
+                row.title,
+                interval_text(row.value),
+                "" if row.difference is None else interval_text(row.difference, signed=True),
+                "" if math.isnan(row.seconds) else f"{row.seconds:.1f}",
+                ", ".join(row.notes),
+            ]
+            for row in self.candidates
+        ]
+        return heads, rows
+
+    def column_table(self) -> tuple[list[str], list[list[str]]]:
+        """Heads and cells of the table of columns."""
+        heads = ["Column", f"{self.measure} lost without it", "share"]
+        rows = [[row.column, f"{row.drop:+.4f} ± {row.error:.4f}", f"{row.share:.0%}"] for row in self.columns]
+        return heads, rows
+
+    def write(self, path: str | Path) -> Path:
+        """Write the page, one HTML file that needs no network, and return its path.
+
+        Raises:
+            InputError: When the report was read from a model's file, which keeps no scores.
+        """
+        if self.evaluation is None:
+            raise InputError(
+                "Expected the report of a training of this process, but this one was read from a file, which keeps no "
+                "scores; the page stands beside the model in the folder of its run."
+            )
+        from setwise.app.train_page import write_page
+
+        return write_page(self, self.evaluation, Path(path))
+
+    def to_dict(self, *, seconds: bool = True) -> dict[str, Any]:
+        """Plain values for JSON.
+
+        Args:
+            seconds: Whether to say how long fits took, which differs from run to run.
+        """
+        return {
+            "title": self.title,
+            "measure": self.measure,
+            "headline": list(self.headline),
+            "candidates": [_candidate(row, seconds=seconds) for row in self.candidates],
+            "columns": [[row.column, row.drop, row.error, row.share] for row in self.columns],
+            "remarks": list(self.remarks),
+            "threshold": self.threshold if math.isfinite(self.threshold) else None,
+            "certificate": None if self.certificate is None else dict(self.certificate),
+            "level": self.level,
+        }
+
+    @classmethod
+    def from_dict(cls, state: Mapping[str, Any]) -> TrainReport:
+        """A report from plain values, checked.
+
+        Raises:
+            InputError: When a value cannot be one of a report; a missing one is a KeyError.
+        """
+        for name in ("title", "measure"):
+            if not isinstance(state[name], str) or len(state[name]) > MOST_LENGTH:
+                raise InputError(f"Expected `{name}` of the report to be a text, but got {state[name]!r:.80}.")
+        if state["certificate"] is not None and not isinstance(state["certificate"], dict):
+            raise InputError("Expected `certificate` of the report to be an object, but it is none.")
+        if max(len(state["candidates"]), len(state["columns"])) > MOST_ROWS:
+            raise InputError(f"Expected the tables of the report to have at most {MOST_ROWS} rows, but they have more.")
+        return cls(
+            title=state["title"],
+            measure=state["measure"],
+            headline=read_texts("headline", state["headline"]),
+            candidates=tuple(_read_candidate(row) for row in state["candidates"]),
+            columns=tuple(ColumnRow(str(name), *map(float, rest)) for name, *rest in state["columns"]),
+            remarks=read_texts("remarks", state["remarks"]),
+            threshold=math.inf if state["threshold"] is None else float(state["threshold"]),
+            certificate=state["certificate"],
+            level=float(state["level"]),
+        )
+
+    def without_scores(self) -> TrainReport:
+        """Without what only the page needs."""
+        return replace(self, evaluation=None, fates={})
+
+
+def _candidate(row: CandidateRow, *, seconds: bool) -> dict[str, Any]:
+    difference = row.difference
+    return {
+        "name": row.name,
+        "title": row.title,
+        "value": [row.value.estimate, row.value.low, row.value.high],
+        "difference": None if difference is None else [difference.estimate, difference.low, difference.high],
+        "seconds": row.seconds if seconds and math.isfinite(row.seconds) else None,
+        "notes": list(row.notes),
+        "level": row.value.level,
+    }
+
+
+def _read_candidate(state: Mapping[str, Any]) -> CandidateRow:
+    level, seconds = float(state["level"]), state["seconds"]
+    return CandidateRow(
+        str(state["name"]),
+        str(state["title"]),
+        _interval(state["value"], level),
+        None if state["difference"] is None else _interval(state["difference"], level),
+        math.nan if seconds is None else float(seconds),
+        read_texts("notes", state["notes"]),
+    )
+
+
+def _interval(values: Sequence[float], level: float) -> Interval:
+    estimate, low, high = map(float, values)
+    return Interval(estimate, low, high, level)
