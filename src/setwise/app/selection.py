@@ -216,8 +216,32 @@ def select(
     )
     if not np.isfinite(criteria[0].all_rows).all():
         raise InputError("Expected `value` to return a finite number on all rows, but it does not.")
+    return choice_from(
+        list(logits), criteria, chosen, standard_errors=standard_errors, small_sample=small_sample, level=level
+    )
+
+
+def choice_from(
+    names: Sequence[str],
+    criteria: Sequence[Draws],
+    measure: Measure,
+    *,
+    standard_errors: float = 1.0,
+    small_sample: bool = True,
+    level: float = 0.95,
+) -> Selection:
+    """The choice and the estimates from criteria that have been drawn.
+
+    Args:
+        names: Of the candidates.
+        criteria: The one that is reported, then the guards.
+        measure: Of the first.
+        standard_errors: How far behind the best a simpler candidate may be.
+        small_sample: Whether to take off the criterion's own bias on few rows.
+        level: Of the intervals.
+    """
     winner, correction = _corrected(criteria, standard_errors)
-    return _selection(list(logits), Estimator(criteria[0], winner, correction, small_sample, chosen.minimize, level))
+    return _selection(names, Estimator(criteria[0], winner, correction, small_sample, measure.minimize, level))
 
 
 def choose(criteria: Sequence[Draws], values: Sequence[Floats], standard_errors: float) -> int:
