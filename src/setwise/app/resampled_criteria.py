@@ -92,15 +92,25 @@ def draw_criteria(
         seed: Of the draws.
         value: A criterion in place of the measure, for two classes.
     """
-    heads = table[:, None] if table.ndim == 2 else table
-    positive = (labels == 1)[None] if table.ndim == 2 else labels == np.arange(table.shape[1])[:, None]
-    inside, outside = draw_rows(positive[0], weight, resamples=resamples, seed=seed)
+    heads = table[:, None]
+    positive = (labels == 1)[None]
+    if table.ndim == 3:
+        heads, positive = _classes_with_rows(table, labels)
+    frequent = positive[np.argmax(positive.sum(axis=1))]  # no rare class decides which draws there are
+    inside, outside = draw_rows(frequent, weight, resamples=resamples, seed=seed)
     measures = [] if value else [measure]
     if guards and (value or not _is_average_precision(measure)):
         measures.append(parse("ap"))
     found = [] if value is None else [_row_by_row(value, table, labels, weight, (inside, outside))]
     found += draw_measures(heads, positive, weight, measures, (inside, outside))
     return [*found, draw_loss(heads, positive, weight, inside)] if guards else found
+
+
+def _classes_with_rows(table: Floats, labels: Labels) -> tuple[Floats, NDArray[np.bool_]]:
+    """Scores and labels of each class against the others, without the classes that no row has."""
+    positive = labels == np.arange(table.shape[1])[:, None]
+    known = positive.any(axis=1)
+    return (table, positive) if known.all() else (table[:, known], positive[known])
 
 
 def draw_rows(
