@@ -34,8 +34,9 @@ LEAST = 5.0  # seconds that FLAML needs to try anything
 
 def export(options: argparse.Namespace) -> None:
     """Rows of each split, and the seconds that the main job took."""
-    from main_job import load
     from sklearn.model_selection import StratifiedShuffleSplit
+
+    from main_job import load
 
     options.folder.mkdir(parents=True, exist_ok=True)
     for name in options.tables:
@@ -80,7 +81,6 @@ def fit(options: argparse.Namespace) -> None:
 def compare(options: argparse.Namespace) -> None:
     """Means over splits and tables, and paired differences."""
     from main_job import MEASURE, MEASURES, judge, values_of
-
     from setwise.metrics import paired_mean_interval
 
     ours, theirs, spent, text = [], [], [], []

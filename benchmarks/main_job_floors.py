@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from main_job import MEASURE, load
 from numpy.typing import NDArray
 
+from main_job import MEASURE, load
 from setwise import metrics
 from setwise.app.candidates import Rows, candidates_of
 from setwise.app.cross_fit import cross_fit
@@ -97,8 +97,7 @@ def rates(scores: NDArray[np.float64], labels: NDArray[np.int64], threshold: flo
 def summary(lines: Sequence[Record]) -> str:
     """A line for each cell, and one for all of them, as Markdown."""
     text = [
-        "| table | positives | draws | certified | of these hold | mean recall | precision | "
-        "plain: hold | mean recall | precision |",
+        "| table | positives | draws | certified | hold | recall | precision | plain: hold | recall | precision |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
     cells = sorted({(line["table"], line["positives"]) for line in lines})
