@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 
 from setwise import metrics
 from setwise._checks import InputError
-from setwise.app.resampled_criteria import draw_criteria
-from setwise.app.selection import _interval, select
+from setwise.app.resampled_criteria import draw_criteria, draw_measures, draw_rows
+from setwise.app.selected_value import _interval
+from setwise.app.selection import select, select_classes
 from setwise.linear.continuation import hard_value
 from setwise.measures import parse
 from setwise.metrics.bootstrap import Resampler
@@ -235,6 +236,75 @@ def test_interval_of_a_candidate_that_was_fixed_beforehand() -> None:
     assert found.interval_of(found.chosen).estimate > found.estimate.estimate
     with pytest.raises(InputError, match="candidates"):
         found.interval_of("another")
+
+
+def several(rows: int, strengths: list[float], seed: int, classes: int = 3) -> tuple[Labels, dict[str, Floats]]:
+    """Candidates whose scores are moved by a strength at the class of the row."""
+    rng = np.random.default_rng(seed)
+    y = rng.choice(classes, rows, p=np.array([0.6, 0.3, 0.1])[:classes] if classes == 3 else None)
+    noise = rng.normal(size=(classes, rows))
+    hit = y == np.arange(classes)[:, None]
+    scores = [strength * hit + 0.9 * noise + 0.4 * rng.normal(size=noise.shape) for strength in strengths]
+    return y.astype(np.int64), named(np.array(scores))
+
+
+@pytest.mark.parametrize("measure", ["auc", "ap", "f1", "fpr@tpr>=0.8"])
+def test_several_classes_by_the_macro_average(measure: str) -> None:
+    y, logits = several(600, [0.5, 2.0, 0.6], seed=0)
+    found = select_classes(logits, y, measure, resamples=60)
+    assert found.chosen == found.best == "candidate 1"
+    sign = -1 if parse(measure).minimize else 1
+    for name, scores in logits.items():
+        each = [sign * hard_value(parse(measure), scores[k], (y == k).astype(np.int64)) for k in range(3)]
+        assert found.values[name] == pytest.approx(np.mean(each))
+    assert found.estimate.low < found.values["candidate 1"] < found.estimate.high
+    assert min(sign * found.difference("candidate 0").low, sign * found.difference("candidate 0").high) > 0
+
+
+def test_classes_see_the_same_draws() -> None:
+    y, logits = several(300, [1.0, 1.2], seed=1)
+    table = np.stack(list(logits.values()))
+    together = draw_criteria(table, y, parse("auc"), resamples=20, guards=False)[0]
+    resamplers = draw_rows(y == 0, None, resamples=20, seed=0)
+    alone = [
+        draw_measures(table[:, [k]], (y == k)[None], None, [parse("auc")], resamplers)[0].outside for k in range(3)
+    ]
+    np.testing.assert_allclose(together.outside, np.mean(alone, axis=0))
+
+
+def test_two_classes_are_one_class_against_the_other() -> None:
+    y, scores = population(300, np.array([1.5, 2.0]), seed=3)
+    one = select(named(scores), y, "auc", resamples=40)
+    both = select_classes(
+        {name: np.stack([-each, each]) for name, each in named(scores).items()}, y, "auc", resamples=40
+    )
+    assert both.values == pytest.approx(one.values)
+    assert both.estimate.estimate == pytest.approx(one.estimate.estimate)
+
+
+def test_a_rare_class_is_passed_over_where_a_draw_lacks_it() -> None:
+    y, logits = several(200, [1.0, 2.0], seed=2)
+    y[y == 2] = 0
+    absent = select_classes(logits, y, "ap", resamples=40)
+    two = select_classes({name: each[:2] for name, each in logits.items()}, y, "ap", resamples=40)
+    assert absent.values == two.values
+    assert absent.estimate == two.estimate
+    y[7] = 2  # one row, which most draws leave out or have alone
+    found = select_classes(logits, y, "ap", resamples=40)
+    assert np.isfinite([found.estimate.low, found.estimate.high, *found.errors.values()]).all()
+
+
+def test_refuses_for_several_classes() -> None:
+    y, logits = several(60, [1.0], seed=0)
+    for labels, measure, message in (
+        (y, "f1[macro]", "brackets"),
+        (y, "auc_ova", "two classes"),
+        (y + 1, "auc", "class indices below 3"),
+        (np.zeros(60, np.int64), "auc", "both classes"),
+        (y[1:], "auc", "shape"),
+    ):
+        with pytest.raises(InputError, match=message):
+            select_classes(logits, labels, measure)
 
 
 def simulate(measure: str, positives: int, draws: int, resamples: int) -> tuple[float, float, float]:

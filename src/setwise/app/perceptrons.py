@@ -12,8 +12,7 @@ yeast1, so small tables keep the strong decay.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -32,7 +31,7 @@ _drawing = threading.Lock()
 
 
 @dataclass(frozen=True)
-class _Way:
+class Way:
     """Settings for tables of some size."""
 
     hidden: tuple[int, ...]
@@ -40,9 +39,33 @@ class _Way:
     weight_decay: float
     steps: int
 
+    @classmethod
+    def of(cls, rows: int) -> Way:
+        """For so many rows."""
+        way = _FEW if rows < MANY else _FULL
+        return replace(way, steps=int(np.clip(rows // _ROWS_A_STEP, way.steps, 2 * way.steps)))
 
-_FEW = _Way((64,), 0.03, 1.0, 200)
-_FULL = _Way((64, 64), 0.01, 0.1, 600)
+    def recipe(self, measure: str) -> Recipe:
+        """Batches, optimizer, schedule and averages."""
+        return Recipe.for_measure(
+            measure,
+            batch_size=1024,
+            learning_rate=self.learning_rate,
+            weight_decay=self.weight_decay,
+            temperature=2.0,
+            schedule="one_cycle",
+            members=1,
+        )
+
+    def model(self, members: int, columns: int, seed: int) -> StackedMLP:
+        """Initial weights from torch's global generator, which several threads must not draw from at a time."""
+        with _drawing, torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            return StackedMLP(members, columns, 1, self.hidden)
+
+
+_FEW = Way((64,), 0.03, 1.0, 200)
+_FULL = Way((64, 64), 0.01, 0.1, 600)
 _ROWS_A_STEP = 100  # one step for so many rows, where that is more
 
 
@@ -72,28 +95,15 @@ def perceptrons(
         x, y, weight, held = x[used], y[used], weight[used], held[:, used]
     features = Features.of(x)
     inputs = standardized(x, features.mean, features.scale).double()
-    way = _FEW if len(y) < MANY else _FULL
-    recipe = _recipe(measure, way)
+    way = Way.of(len(y))
+    recipe = way.recipe(measure)
     each = np.ones(len(y)) if weight is None else weight / weight.mean()
-    model = _new_model(len(held), x.shape[1], way.hidden, seed)
+    model = way.model(len(held), x.shape[1], seed)
     problem = Problem(
         inputs, torch.from_numpy(y).double(), torch.from_numpy(np.where(held, 0.0, each)), _loss(recipe, share), None
     )
-    steps = int(np.clip(len(y) // _ROWS_A_STEP, way.steps, 2 * way.steps))
-    train(model, problem, Course(recipe, endless_batches(recipe, y, seed=seed), steps, 1, 0.0))
-    return [_member(model, k, features) for k in range(len(held))]
-
-
-def _recipe(measure: str, way: _Way) -> Recipe:
-    return Recipe.for_measure(
-        measure,
-        batch_size=1024,
-        learning_rate=way.learning_rate,
-        weight_decay=way.weight_decay,
-        temperature=2.0,
-        schedule="one_cycle",
-        members=1,
-    )
+    train(model, problem, Course(recipe, endless_batches(recipe, y, seed=seed), way.steps, 1, 0.0))
+    return [member(model, k, features) for k in range(len(held))]
 
 
 def _loss(recipe: Recipe, share: float) -> Blend:
@@ -101,13 +111,7 @@ def _loss(recipe: Recipe, share: float) -> Blend:
     return Blend(blend.first, blend.second, share)
 
 
-def _new_model(members: int, columns: int, hidden: Sequence[int], seed: int) -> StackedMLP:
-    """Initial weights from torch's global generator, which several threads must not draw from at a time."""
-    with _drawing, torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return StackedMLP(members, columns, 1, hidden)
-
-
-def _member(model: Any, k: int, features: Features) -> NetworkScorer:
+def member(model: Any, k: int, features: Features) -> NetworkScorer:
+    """One of the networks as a scorer of columns as they were before scaling."""
     layers = [(w[k], b[k]) for w, b in zip(model.weights, model.biases, strict=True)]
     return NetworkScorer.of(features.mean, features.scale, model.linear[k], layers)

@@ -92,31 +92,70 @@ def draw_criteria(
         seed: Of the draws.
         value: A criterion in place of the measure, for two classes.
     """
-    heads = table[:, None] if table.ndim == 2 else table
-    positive = (labels == 1)[None] if table.ndim == 2 else labels == np.arange(table.shape[1])[:, None]
-    inside = Resampler(positive[0], weight, resamples=resamples, seed=seed)
-    outside = copy.copy(inside)
-    outside.counts = (inside.counts == 0).astype(np.float32)
+    heads = table[:, None]
+    positive = (labels == 1)[None]
+    if table.ndim == 3:
+        heads, positive = _classes_with_rows(table, labels)
+    frequent = positive[np.argmax(positive.sum(axis=1))]  # no rare class decides which draws there are
+    inside, outside = draw_rows(frequent, weight, resamples=resamples, seed=seed)
     measures = [] if value else [measure]
     if guards and (value or not _is_average_precision(measure)):
         measures.append(parse("ap"))
     found = [] if value is None else [_row_by_row(value, table, labels, weight, (inside, outside))]
+    found += draw_measures(heads, positive, weight, measures, (inside, outside))
+    return [*found, draw_loss(heads, positive, weight, inside)] if guards else found
+
+
+def _classes_with_rows(table: Floats, labels: Labels) -> tuple[Floats, NDArray[np.bool_]]:
+    """Scores and labels of each class against the others, without the classes that no row has."""
+    positive = labels == np.arange(table.shape[1])[:, None]
+    known = positive.any(axis=1)
+    return (table, positive) if known.all() else (table[:, known], positive[known])
+
+
+def draw_rows(
+    positive: NDArray[np.bool_], weight: Floats | None, *, resamples: int, seed: int
+) -> tuple[Resampler, Resampler]:
+    """The draws of rows, and what each of them leaves out."""
+    inside = Resampler(positive, weight, resamples=resamples, seed=seed)
+    outside = copy.copy(inside)
+    outside.counts = (inside.counts == 0).astype(np.float32)
+    return inside, outside
+
+
+def draw_measures(
+    heads: Floats,
+    positive: NDArray[np.bool_],
+    weight: Floats | None,
+    measures: Sequence[Measure],
+    resamplers: tuple[Resampler, Resampler],
+) -> list[Draws]:
+    """Measures on the rows drawn and on those left out, means over the heads.
+
+    Args:
+        heads: Scores.  # shape: (candidates, heads, n)
+        positive: Labels of each head.  # shape: (heads, n)
+        weight: Of the rows, or None.
+        measures: The measures.
+        resamplers: Of the rows drawn and of those left out.
+    """
     columns = [
-        [
-            _of_measures(each, kind, weight, measures, (inside, outside))
-            for each, kind in zip(scores, positive, strict=True)
-        ]
+        [_of_measures(*each, weight, measures, resamplers) for each in zip(scores, positive, strict=True)]
         for scores in heads
     ]
+    found = []
     for k in range(len(measures)):
         parts = (np.array([[head[k][part] for head in column] for column in columns]) for part in range(3))
         found.append(Draws(*(_mean_over_heads(part) for part in parts)))
-    if guards:
-        losses = [_losses(scores, positive, weight) for scores in heads]
-        means = np.array([-np.average(each, weights=weight) for each in losses])
-        drawn = np.stack([-inside.mean(each) for each in losses], axis=1)
-        found.append(Draws(means, drawn, np.empty((0, len(table)))))
     return found
+
+
+def draw_loss(heads: Floats, positive: NDArray[np.bool_], weight: Floats | None, inside: Resampler) -> Draws:
+    """Minus cross-entropy after Platt scaling, on the rows drawn; arguments as above."""
+    losses = [_losses(scores, positive, weight) for scores in heads]
+    means = np.array([-np.average(each, weights=weight) for each in losses])
+    drawn = np.stack([-inside.mean(each) for each in losses], axis=1)
+    return Draws(means, drawn, np.empty((0, len(heads))))
 
 
 def _mean_over_heads(values: Floats) -> Floats:
@@ -136,19 +175,33 @@ def _of_measures(
 ) -> list[list[Floats]]:
     """Each measure on all rows, on the rows drawn and on those left out."""
     labels = positive.astype(np.int64)
-    found = [[np.asarray(hard_value(each, scores, labels, weight))] for each in measures]
-    curves = [_curve(each) for each in measures]
-    for each in resamplers:
-        resampler = copy.copy(each)
-        resampler.positive = positive
-        lacking = _lacks_a_class(resampler)
-        with np.errstate(divide="ignore", invalid="ignore"):  # of draws that lack a class, set to NaN below
-            drawn = ResampledCurve(scores, resampler).values(curves)
-        for own, measure, (whole, values) in zip(found, measures, drawn, strict=True):
-            sign = -1.0 if measure.minimize else 1.0
-            # Bins change the value on all rows a little; every draw is moved by as much.
-            own.append(np.where(lacking, np.nan, sign * values + (own[0] - sign * whole)))
+    resampler = copy.copy(resamplers[0])
+    resampler.positive = positive
+    resampler.counts = np.concatenate([each.counts for each in resamplers])  # at once, as the bins are the same
+    lacking = _lacks_a_class(resampler)
+    levels = _without_runs(scores, positive) if resampler.exact else scores
+    with np.errstate(divide="ignore", invalid="ignore"):  # of draws that lack a class, set to NaN below
+        drawn = ResampledCurve(levels, resampler).values([_curve(each) for each in measures])
+    found = []
+    for measure, (whole, values) in zip(measures, drawn, strict=True):
+        own = hard_value(measure, scores, labels, weight)
+        sign = -1.0 if measure.minimize else 1.0
+        # Bins change the value on all rows a little; every draw is moved by as much.
+        moved = np.where(lacking, np.nan, sign * values + (own - sign * whole))
+        found.append([np.asarray(own), *np.split(moved, [len(resamplers[0].counts)])])
     return found
+
+
+def _without_runs(scores: Floats, positive: NDArray[np.bool_]) -> Floats:
+    """Levels in the order of the scores, where neighbouring scores that only negatives have are one level.
+
+    No threshold within such a run is better than the one above it, by any measure, and the curves are straight there.
+    So the levels are at most twice as many as the positives, and one more.
+    """
+    _, place = np.unique(scores, return_inverse=True)
+    negative = np.bincount(place, positive) == 0
+    begins = np.append(False, ~(negative[1:] & negative[:-1]))
+    return np.cumsum(begins)[place].astype(np.float64)
 
 
 def _lacks_a_class(resampler: Resampler) -> NDArray[np.bool_]:

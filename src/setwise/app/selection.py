@@ -16,12 +16,6 @@ oob_b the measure on the rows that draw b has left out. Plain bootstrap cross-va
 oob_b(choice of b), which for average precision is itself biased with few positives, the out-of-bag part having 37 % of
 the rows; here that bias cancels. With one candidate the estimate is the plain one.
 
-The plain estimate of average precision or of precision at a recall is itself too good on few rows, by about c / n (at
-100 positives and a share of 10 %: .0095 and .0104; AUROC 0). ``small_sample`` takes off what the rows left out say of
-it: oob_b(winner) - value(winner) is about (e - 1) c / n, the rows left out being a share 1 / e of all.
-
-**Interval.** Normal on the log-odds of the measure, with the bootstrap deviation of the winner's value and that of the
-correction, about the estimate; so it stays within [0, 1].
 
 >>> import numpy as np
 >>> rng = np.random.default_rng(0)
@@ -34,10 +28,9 @@ correction, about the estimate; so it stays within [0, 1].
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import NormalDist
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,75 +44,9 @@ from setwise.app.resampled_criteria import (
     Floats,
     draw_criteria,
 )
+from setwise.app.selected_value import Estimator
 from setwise.measures import Measure, parse
 from setwise.metrics import Interval
-
-_EDGE = 1e-6  # measures this near to 0 or 1 have no log-odds to speak of
-_FLATTEST = 0.02  # p (1 - p) from which on a correction near 0 or 1 is not blown up further
-
-
-@dataclass(frozen=True, eq=False)
-class Estimator:
-    """Estimates with intervals from the draws of one choice.
-
-    Attributes:
-        draws: Of the criterion.
-        winner: Place of the chosen candidate.
-        correction: What is to be added to its value for having been chosen.
-        small_sample: Whether to take off the criterion's own bias on few rows.
-        minimize: Whether less of the measure is better, so that the criterion is minus the measure.
-        level: Of the intervals.
-    """
-
-    draws: Draws
-    winner: int
-    correction: float
-    small_sample: bool
-    minimize: bool
-    level: float
-
-    def chosen(self) -> Interval:
-        """Of the chosen candidate on new rows."""
-        return self._value(self.winner, self.correction)
-
-    def fixed(self, k: int) -> Interval:
-        """Of a candidate that was fixed beforehand, on new rows."""
-        return self._value(k, 0.0)
-
-    def difference(self, k: int) -> Interval:
-        """Of the chosen less another candidate, on new rows."""
-        if k == self.winner:
-            return Interval(0.0, 0.0, 0.0, self.level)
-        drawn = self.draws.inside[:, self.winner] - self.draws.inside[:, k]
-        gap = float(self.draws.all_rows[self.winner] - self.draws.all_rows[k])
-        bias = self._own_bias(self.winner) - self._own_bias(k)
-        error = math.hypot(_deviation(drawn), self.correction)
-        estimate = self._sign * (gap + self.correction - bias)
-        reach = self._quantile * error
-        return Interval(estimate, estimate - reach, estimate + reach, self.level)
-
-    @property
-    def _sign(self) -> float:
-        return -1.0 if self.minimize else 1.0
-
-    @property
-    def _quantile(self) -> float:
-        return NormalDist().inv_cdf((1 + self.level) / 2)
-
-    def _value(self, k: int, correction: float) -> Interval:
-        correction -= self._own_bias(k)
-        value = self._sign * (float(self.draws.all_rows[k]) + correction)
-        drawn = self._sign * self.draws.inside[:, k]
-        known = drawn[np.isfinite(drawn)]
-        if ((known < 0) | (known > 1)).any() or not 0 <= self._sign * float(self.draws.all_rows[k]) <= 1:
-            reach = self._quantile * math.hypot(_deviation(known), correction)  # no rate: as it is
-            return Interval(value, value - reach, value + reach, self.level)
-        return _interval(min(max(value, 0.0), 1.0), known, correction, self.level)
-
-    def _own_bias(self, k: int) -> float:
-        if not self.small_sample:
-            return 0.0
-        return _small_sample_bias(float(self.draws.all_rows[k]), self.draws.outside[:, k])
 
 
 @dataclass(frozen=True)
@@ -205,19 +132,127 @@ def select(
     Raises:
         InputError: When there is no candidate, scores are not finite, or labels hold one class only.
     """
-    chosen = parse(measure) if isinstance(measure, str) else measure
-    in_range("standard_errors", standard_errors, 0)
-    in_range("level", level, 0, 1, open_low=True, open_high=True)
-    draws = resamples if resamples is not None else RESAMPLES_ROW_BY_ROW if value else RESAMPLES
-    is_count("resamples", draws, 20)
-    table = _table(logits, labels)
-    criteria = draw_criteria(
-        table, labels, chosen, weight=weight, guards=guards, resamples=draws, seed=seed, value=value
-    )
-    if not np.isfinite(criteria[0].all_rows).all():
-        raise InputError("Expected `value` to return a finite number on all rows, but it does not.")
+    settings = _Settings(measure, weight, standard_errors, guards, small_sample, resamples, level, seed, value)
+    all_binary("labels", labels)
+    return settings.select(list(logits), _table(logits, labels), labels)
+
+
+def select_classes(
+    logits: Mapping[str, Floats],
+    labels: NDArray[np.int64],
+    measure: str | Measure,
+    *,
+    weight: Floats | None = None,
+    standard_errors: float = 1.0,
+    guards: bool = True,
+    small_sample: bool = True,
+    resamples: int | None = None,
+    level: float = 0.95,
+    seed: int = 0,
+) -> Selection:
+    """Choose among candidates for several classes by the macro average of one class against the others.
+
+    A measure of decisions has a threshold for each class. Classes that no row has are passed over.
+
+    Args:
+        logits: Out-of-fold scores by class, the simplest candidate first.  # shape of each: (classes, n)
+        labels: Class indices.  # shape: (n,)
+        measure: A measure of two classes, such as ``"auc"``.
+        weight: As for two classes; the other arguments likewise.
+        standard_errors: How far behind the best a simpler candidate may be.
+        guards: Whether it must be as near in average precision and cross-entropy too.
+        small_sample: Whether to take off the measure's own bias on few rows.
+        resamples: Bootstrap draws; None for 300.
+        level: Of the interval.
+        seed: Of the draws.
+
+    Raises:
+        InputError: When there is no candidate, scores are not finite, labels are no class indices or of one class
+            only, or the measure is one of several classes itself.
+    """
+    settings = _Settings(measure, weight, standard_errors, guards, small_sample, resamples, level, seed, None)
+    if settings.criterion.layout != "binary":
+        raise InputError(
+            f"Expected `measure` to be one of two classes, whose mean over the classes is taken, but got "
+            f"{settings.criterion.name!r}; leave out what stands in brackets, or write 'auc' for 'auc_ova'."
+        )
+    return settings.select(list(logits), _table(logits, labels, classes=True), labels)
+
+
+@dataclass(frozen=True, eq=False)
+class _Settings:
+    """What is asked for, checked."""
+
+    measure: str | Measure
+    weight: Floats | None
+    standard_errors: float
+    guards: bool
+    small_sample: bool
+    resamples: int | None
+    level: float
+    seed: int
+    value: Criterion | None
+
+    def __post_init__(self) -> None:
+        in_range("standard_errors", self.standard_errors, 0)
+        in_range("level", self.level, 0, 1, open_low=True, open_high=True)
+        is_count("resamples", self.draws, 20)
+
+    @property
+    def draws(self) -> int:
+        if self.resamples is not None:
+            return self.resamples
+        return RESAMPLES_ROW_BY_ROW if self.value else RESAMPLES
+
+    @cached_property
+    def criterion(self) -> Measure:
+        return parse(self.measure) if isinstance(self.measure, str) else self.measure
+
+    def select(self, names: Sequence[str], table: Floats, labels: NDArray[np.int64]) -> Selection:
+        """Of scores of shape (candidates[, classes], n)."""
+        criteria = draw_criteria(
+            table,
+            labels,
+            self.criterion,
+            weight=self.weight,
+            guards=self.guards,
+            resamples=self.draws,
+            seed=self.seed,
+            value=self.value,
+        )
+        if not np.isfinite(criteria[0].all_rows).all():
+            raise InputError("Expected `value` to return a finite number on all rows, but it does not.")
+        return choice_from(
+            names,
+            criteria,
+            self.criterion,
+            standard_errors=self.standard_errors,
+            small_sample=self.small_sample,
+            level=self.level,
+        )
+
+
+def choice_from(
+    names: Sequence[str],
+    criteria: Sequence[Draws],
+    measure: Measure,
+    *,
+    standard_errors: float = 1.0,
+    small_sample: bool = True,
+    level: float = 0.95,
+) -> Selection:
+    """The choice and the estimates from criteria that have been drawn.
+
+    Args:
+        names: Of the candidates.
+        criteria: The one that is reported, then the guards.
+        measure: Of the first.
+        standard_errors: How far behind the best a simpler candidate may be.
+        small_sample: Whether to take off the criterion's own bias on few rows.
+        level: Of the intervals.
+    """
     winner, correction = _corrected(criteria, standard_errors)
-    return _selection(list(logits), Estimator(criteria[0], winner, correction, small_sample, chosen.minimize, level))
+    return _selection(names, Estimator(criteria[0], winner, correction, small_sample, measure.minimize, level))
 
 
 def choose(criteria: Sequence[Draws], values: Sequence[Floats], standard_errors: float) -> int:
@@ -263,44 +298,19 @@ def _selection(names: Sequence[str], estimator: Estimator) -> Selection:
     )
 
 
-def _small_sample_bias(value: float, outside: Floats) -> float:
-    """How much too good the measure of a given scorer is on so few rows.
-
-    A bias of c / n is c / (n / e) on the rows left out by a draw, a share 1 / e of all, so the two differ by
-    (e - 1) c / n.
-    """
-    known = outside[np.isfinite(outside)]
-    return (float(known.mean()) - value) / (math.e - 1) if len(known) else 0.0
-
-
-def _interval(estimate: float, drawn: Floats, correction: float, level: float) -> Interval:
-    """About the estimate, on the log-odds; the correction's own uncertainty is taken to be of its own size."""
-    middle = _log_odds(np.array(estimate))
-    slope = max(estimate * (1 - estimate), _FLATTEST)  # the log-odds change by 1 / slope
-    error = math.hypot(_deviation(_log_odds(drawn)), correction / slope)
-    reach = NormalDist().inv_cdf((1 + level) / 2) * error
-    low, high = (0.5 * (1 + math.tanh(float(middle + side * reach) / 2)) for side in (-1, 1))
-    return Interval(estimate, low, high, level)
-
-
-def _deviation(drawn: Floats) -> float:
-    known = drawn[np.isfinite(drawn)]
-    return float(np.std(known, ddof=1)) if len(known) > 1 else 0.0
-
-
-def _log_odds(values: Floats) -> Floats:
-    inside = np.clip(values, _EDGE, 1 - _EDGE)
-    return np.asarray(np.log(inside) - np.log1p(-inside))
-
-
-def _table(logits: Mapping[str, Floats], labels: NDArray[np.int64]) -> Floats:
+def _table(logits: Mapping[str, Floats], labels: NDArray[np.int64], *, classes: bool = False) -> Floats:
+    """The scores as one array, after the checks."""
     if not logits:
         raise InputError("Expected `logits` to hold at least one candidate, but it is empty.")
+    first = next(iter(logits.values())).shape
+    expected = (first[0] if first else 0, *labels.shape) if classes else labels.shape
     for name, each in logits.items():
-        if each.shape != labels.shape:
-            raise InputError(f"Expected the scores of {name!r} to be of shape {labels.shape}, but got {each.shape}.")
+        if each.shape != expected:
+            raise InputError(f"Expected the scores of {name!r} to be of shape {expected}, but got {each.shape}.")
         all_finite(f"scores of {name}", each)
-    all_binary("labels", labels)
-    if labels.min() == labels.max():
-        raise InputError(f"Expected `labels` to hold both classes, but they hold {labels[0]} only.")
+    known = np.unique(labels)
+    if classes and not np.isin(known, np.arange(expected[0])).all():
+        raise InputError(f"Expected `labels` to be class indices below {expected[0]}, but some are {known[-1]}.")
+    if len(known) < 2:
+        raise InputError(f"Expected `labels` to hold both classes, but they hold {known.tolist()} only.")
     return np.stack(list(logits.values())).astype(np.float64)

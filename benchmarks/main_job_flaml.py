@@ -1,0 +1,130 @@
+"""The main job beside FLAML (https://github.com/microsoft/FLAML), each with the same CPU time on the same splits.
+
+FLAML has dependencies of its own, so it runs in an environment of its own, and the two exchange files:
+
+    python benchmarks/main_job.py --splits 3 --logits runs/main_job          # what the main job scores, and its seconds
+    python benchmarks/main_job_flaml.py export --logits runs/main_job --folder runs/flaml
+    python -m venv /tmp/flaml && /tmp/flaml/bin/pip install "flaml[automl]" scikit-learn lightgbm
+    /tmp/flaml/bin/python benchmarks/main_job_flaml.py fit --folder runs/flaml [--times 1]
+    python benchmarks/main_job_flaml.py compare --logits runs/main_job --folder runs/flaml
+
+``export`` writes the rows of each table and split with the CPU seconds that all candidates took (npz); ``fit`` lets
+FLAML search so long on one core with ``metric="ap"`` and writes its scores of the test rows, with the CPU seconds it
+took and the model that it chose (npz and JSON); ``compare`` prints both side by side. FLAML counts wall time, so leave
+it a core to itself; ``--times 5`` gives it five times as long. What is fitted already is not fitted again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+
+TABLES = (
+    *("pima", "haberman", "german", "yeast1", "yeast3", "page-blocks0", "vehicle2", "phoneme", "mammography"),
+    "credit default",
+)
+LEAST = 5.0  # seconds that FLAML needs to try anything
+
+
+def export(options: argparse.Namespace) -> None:
+    """Rows of each split, and the seconds that the main job took."""
+    from sklearn.model_selection import StratifiedShuffleSplit
+
+    from main_job import load
+
+    options.folder.mkdir(parents=True, exist_ok=True)
+    for name in options.tables:
+        x, y = load(name)
+        splits = list(StratifiedShuffleSplit(options.splits, test_size=0.3, random_state=0).split(x, y))
+        for split, (train, test) in enumerate(splits):
+            stem = f"{name.replace(' ', '_')}-{split}"
+            with np.load(options.logits / f"{stem}.npz") as kept:
+                seconds = float(kept["seconds"].sum())
+            rows = {"x": x[train], "y": y[train], "new": x[test], "seconds": np.array(seconds)}
+            np.savez(options.folder / f"{stem}.npz", **rows)
+
+
+def fit(options: argparse.Namespace) -> None:
+    """Let FLAML search, and keep its scores."""
+    from flaml import AutoML
+
+    for file in sorted(options.folder.glob("*.npz")):
+        out = options.folder / f"x{options.times:g}" / f"{file.stem}.json"
+        if out.exists():
+            continue
+        out.parent.mkdir(exist_ok=True)
+        with np.load(file) as rows:
+            x, y, new, seconds = (rows[name] for name in ("x", "y", "new", "seconds"))
+        budget = max(LEAST, options.times * float(seconds))
+        search = AutoML()
+        begin = time.process_time()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            search.fit(x, y, task="classification", metric="ap", time_budget=budget, n_jobs=1, seed=0, verbose=0)
+            scores = search.predict_proba(new)[:, 1]
+        found = {
+            "seconds": time.process_time() - begin,
+            "budget": budget,
+            "model": search.best_estimator,
+            "scores": [float(score) for score in scores],
+        }
+        out.write_text(json.dumps(found), encoding="utf-8")
+        print(file.stem, found["model"], round(found["seconds"], 1), flush=True)
+
+
+def compare(options: argparse.Namespace) -> None:
+    """Means over splits and tables, and paired differences."""
+    from main_job import MEASURE, MEASURES, judge, values_of
+    from setwise.metrics import paired_mean_interval
+
+    ours, theirs, spent, text = [], [], [], []
+    for name in options.tables:
+        own, other = [], []
+        for split in range(options.splits):
+            stem = f"{name.replace(' ', '_')}-{split}"
+            out = options.folder / f"x{options.times:g}" / f"{stem}.json"
+            if not out.exists():
+                continue
+            with np.load(options.logits / f"{stem}.npz") as kept:
+                stored = dict(kept)
+            found = json.loads(out.read_text(encoding="utf-8"))
+            own.append(judge(stored, MEASURE)["measures"]["shipped"])
+            other.append(values_of(np.array(found["scores"]), stored["test_labels"]))
+            spent.append([float(stored["seconds"].sum()), found["seconds"]])
+        if own:
+            ours.append(np.mean(own, axis=0))
+            theirs.append(np.mean(other, axis=0))
+            cells = [f"{a:.3f} | {b:.3f}" for a, b in zip(ours[-1], theirs[-1], strict=True)]
+            text.append(f"| {name} | {len(own)} | {' | '.join(cells)} |")
+    print(f"| table | splits | {' | '.join(f'{name} | FLAML' for name in MEASURES)} |\n|{'---|' * 8}")
+    print("\n".join(text))
+    for k, name in enumerate(MEASURES):
+        a, b = np.array(ours)[:, k], np.array(theirs)[:, k]
+        gap = paired_mean_interval(a, b)
+        print(f"{name}: {a.mean():.4f}, FLAML {b.mean():.4f}; {gap.estimate:+.4f} [{gap.low:+.4f}, {gap.high:+.4f}]")
+    mean = np.mean(spent, axis=0)
+    print(f"CPU seconds a split: {mean[0]:.1f}, FLAML {mean[1]:.1f}")
+
+
+def main() -> int:
+    """Do one of the three."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("export", "fit", "compare"))
+    parser.add_argument("--tables", nargs="*", default=list(TABLES))
+    parser.add_argument("--splits", type=int, default=3)
+    parser.add_argument("--times", type=float, default=1.0, help="how many times the main job's CPU time FLAML gets")
+    parser.add_argument("--logits", type=Path, default=Path("runs/main_job"))
+    parser.add_argument("--folder", type=Path, default=Path("runs/flaml"))
+    options = parser.parse_args()
+    {"export": export, "fit": fit, "compare": compare}[options.what](options)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
