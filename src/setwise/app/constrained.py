@@ -94,7 +94,17 @@ def _constant(rows: Rows) -> Scorer:
     return LinearScorer.constant(rows.x.shape[1], float(np.log(share / (1 - share))))
 
 
-EXP = {"own": False, "rate": 1.0, "damping": 3.0, "every": 1, "steps": 1.0, "surrogate": "auto", "blend": 0.5, "lr": 1.0, "wd": 1.0}
+EXP = {
+    "own": False,
+    "rate": 1.0,
+    "damping": 3.0,
+    "every": 1,
+    "steps": 1.0,
+    "surrogate": "auto",
+    "blend": 0.5,
+    "lr": 1.0,
+    "wd": 1.0,
+}
 
 
 def _trained(
@@ -111,7 +121,13 @@ def _trained(
     labels = torch.from_numpy(rows.y)
     way = Way.of(len(rows.y))
     from dataclasses import replace
-    way = replace(way, steps=int(way.steps * EXP["steps"]), learning_rate=way.learning_rate * EXP["lr"], weight_decay=way.weight_decay*EXP["wd"])
+
+    way = replace(
+        way,
+        steps=int(way.steps * EXP["steps"]),
+        learning_rate=way.learning_rate * EXP["lr"],
+        weight_decay=way.weight_decay * EXP["wd"],
+    )
     recipe = way.recipe(measure.name)
     recipe = replace(recipe, blend=EXP["blend"])
     each = np.ones(len(rows.y)) if rows.weight is None else rows.weight / rows.weight.mean()
@@ -125,7 +141,9 @@ def _trained(
             weight=weight,
             threshold=0.0,
             sampling="stratified",
-            dual_learning_rate=EXP["rate"], damping=EXP["damping"], surrogate=EXP["surrogate"],
+            dual_learning_rate=EXP["rate"],
+            damping=EXP["damping"],
+            surrogate=EXP["surrogate"],
         )
         for weight in weights
     ]

@@ -13,6 +13,7 @@ from setwise._checks import InputError, in_range
 from setwise.app.candidates import CANDIDATES
 from setwise.app.constrained import CONSTRAINED
 from setwise.app.constraints import check_text as check_constraint
+from setwise.app.run_folder import TABLE, RunFolder
 from setwise.app.setting_checks import check_count, check_points, check_text, read_texts
 from setwise.data._files import near_match
 from setwise.measures import Measure, parse
@@ -141,3 +142,30 @@ class TrainSettings:
         """Names of the settings that differ, with both values."""
         mine, theirs = self.to_dict(), other.to_dict()
         return [(name, mine[name], theirs[name]) for name in mine if mine[name] != theirs[name]]
+
+
+def read_settings(folder: RunFolder) -> tuple[TrainSettings, str]:
+    """The settings that a run was started with, and the fingerprint of its data.
+
+    Raises:
+        InputError: When there is no run of a table, its settings are damaged, or not allowed.
+    """
+    values, fingerprint = folder.settings()
+    if folder.job != TABLE:
+        raise InputError(f"Expected {folder.path} to be the run of a table, but it is one of images.")
+    try:
+        return TrainSettings.from_dict(values), fingerprint
+    except (TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        raise InputError(f"Expected {folder.path} to hold valid settings, but it does not: {error}"[:1000]) from error
+
+
+def check_same(folder: RunFolder, settings: TrainSettings, fingerprint: str) -> None:
+    """Refuse to go on with other settings or other data than the run was started with."""
+    stored, data = read_settings(folder)
+    for name, new, old in settings.differences(stored):
+        raise InputError(
+            f"Expected `{name}` to be {old!r}, as when the run in {folder.path} was started, but got {new!r}; "
+            "leave it out to resume, or start anew with --overwrite or another --out."
+        )
+    if fingerprint != data:
+        raise InputError(f"Expected `data` {settings.data} to be as when {folder.path} was made, but it has changed.")

@@ -82,7 +82,10 @@ class TrainReport:
     fates: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def __str__(self) -> str:
-        parts = ["\n".join((self.title, "", *self.headline)), "\n".join(text_table(*self.candidate_table(), left=(0, 4)))]
+        parts = [
+            "\n".join((self.title, "", *self.headline)),
+            "\n".join(text_table(*self.candidate_table(), left=(0, 4))),
+        ]
         if self.columns:
             heads, rows = self.column_table()
             shown = rows[:SHOWN_COLUMNS]

@@ -38,7 +38,7 @@ from setwise.app.headline import headline
 from setwise.app.importance import REPEATS, Importance, encoded_columns, permutation_importance, warning_of
 from setwise.app.model_file import TableModel
 from setwise.app.run_folder import FITS, FORMAT, MODEL, REPORT, RESULTS, TABLE, RunFolder
-from setwise.app.settings import CONFIDENCE, TrainSettings
+from setwise.app.settings import CONFIDENCE, TrainSettings, check_same
 from setwise.app.table_problem import TableProblem, load_table_problem
 from setwise.app.test_set import test_sentences
 from setwise.app.train_page import column_fates
@@ -228,33 +228,6 @@ def _prepare(folder: RunFolder, settings: TrainSettings, problem: TableProblem, 
         work.notes(text)
 
 
-def read_settings(folder: RunFolder) -> tuple[TrainSettings, str]:
-    """The settings that a run was started with, and the fingerprint of its data.
-
-    Raises:
-        InputError: When there is no run of a table, its settings are damaged, or not allowed.
-    """
-    values, fingerprint = folder.settings()
-    if folder.job != TABLE:
-        raise InputError(f"Expected {folder.path} to be the run of a table, but it is one of images.")
-    try:
-        return TrainSettings.from_dict(values), fingerprint
-    except (TypeError, ValueError, AttributeError, ArithmeticError) as error:
-        raise InputError(f"Expected {folder.path} to hold valid settings, but it does not: {error}"[:1000]) from error
-
-
-def check_same(folder: RunFolder, settings: TrainSettings, fingerprint: str) -> None:
-    """Refuse to go on with other settings or other data than the run was started with."""
-    stored, data = read_settings(folder)
-    for name, new, old in settings.differences(stored):
-        raise InputError(
-            f"Expected `{name}` to be {old!r}, as when the run in {folder.path} was started, but got {new!r}; "
-            "leave it out to resume, or start anew with --overwrite or another --out."
-        )
-    if fingerprint != data:
-        raise InputError(f"Expected `data` {settings.data} to be as when {folder.path} was made, but it has changed.")
-
-
 def _candidates(problem: TableProblem, settings: TrainSettings) -> list[Candidate]:
     """Those asked for; with constraints by group also the network that is trained under them."""
     names = [name for name in settings.models if name != CONSTRAINED] if settings.models else None
@@ -432,4 +405,4 @@ def write(model: TableModel, folder: RunFolder, settings: TrainSettings) -> None
     report.write(folder.path / REPORT)
 
 
-__all__ = ["Work", "read_settings", "train", "train_table", "versions", "write"]
+__all__ = ["Work", "train", "train_table", "versions", "write"]

@@ -98,67 +98,75 @@ def train(
     source: Annotated[str | None, typer.Argument(metavar="DATA", help="Your table; the same as --data.")] = None,
     *,
     measure: Annotated[
-        str | None, typer.Option(help='Measure to train for, such as "precision@recall>=0.9". [default: auc]')
+        str | None,
+        typer.Option(help='What to be good at: auc, ap, f1, "precision@recall>=0.9", ... [default: auc]'),
     ] = None,
     data: Annotated[
         str | None,
         typer.Option(
-            help="A table (.csv, .csv.gz, .parquet), or a set of images by name or folder. [default: fashion]"
+            help="A table (.csv, .csv.gz, .parquet), credit-default, or images by name or folder. [default: fashion]"
         ),
-    ] = None,
-    model: Annotated[
-        str | None, typer.Option(help="network, or boosting (LightGBM) for a table. [default: network]")
     ] = None,
     target: Annotated[str | None, typer.Option(help="Target column of a table. [default: the last]")] = None,
     positive: Annotated[
         str | None, typer.Option(help="Positive class, by name or index. [default: shirt for fashion]")
     ] = None,
+    subject_to: Annotated[
+        list[str] | None,
+        typer.Option(help='What has to hold, such as "recall>=0.8" or "recall[group=sex]>=0.8"; may be repeated.'),
+    ] = None,
+    confidence: Annotated[
+        float | None,
+        typer.Option(help="Confidence with which that holds on new data; 0 turns it off. [default: 0.95]"),
+    ] = None,
     group: Annotated[
         list[str] | None, typer.Option(help="Column to break results down by; it stays an input. May be repeated.")
     ] = None,
+    time_column: Annotated[
+        str | None, typer.Option(help="Column that orders the rows: folds are learned from earlier ones.")
+    ] = None,
+    group_folds: Annotated[
+        str | None, typer.Option(help="Column of patients, sites, ...: their rows stay in one fold.")
+    ] = None,
+    models: Annotated[str | None, typer.Option(help="Candidates, such as logistic,lightgbm. [default: all]")] = None,
+    time_limit: Annotated[
+        float | None, typer.Option(help="Seconds after which no further fit begins. [default: none]")
+    ] = None,
     weight: Annotated[str | None, typer.Option(help="Column of sample weights.")] = None,
+    max_weight: Annotated[
+        float | None, typer.Option(help="Bound on the weights of all rows, seen and unseen, to certify with weights.")
+    ] = None,
     split: Annotated[
-        str | None, typer.Option(help="Column that says train, validation or test. [default: drawn by seed]")
+        str | None, typer.Option(help="Column that says train or test; test rows are only evaluated.")
     ] = None,
     drop: Annotated[list[str] | None, typer.Option(help="Column that is no input; may be repeated.")] = None,
     use: Annotated[
         list[str] | None,
         typer.Option(help="Column that is an input even if it looks like an identifier; may be repeated."),
     ] = None,
-    subject_to: Annotated[
-        list[str] | None,
-        typer.Option(help='Constraint to train under, such as "recall[group=sex]>=0.8"; may be repeated.'),
-    ] = None,
-    confidence: Annotated[
-        float | None,
-        typer.Option(help="Confidence with which constraints hold on new data; 0 turns it off. [default: 0.95]"),
-    ] = None,
-    max_weight: Annotated[
-        float | None, typer.Option(help="Bound on the weights of all rows, seen and unseen, to certify with weights.")
-    ] = None,
-    constraint: Annotated[list[str] | None, typer.Option(hidden=True)] = None,
-    minority: Annotated[
-        float | None,
-        typer.Option(help="Share of positives to thin the data to; 0 leaves it as it is. [default: 0.05, tables: 0]"),
-    ] = None,
-    epochs: Annotated[int | None, typer.Option(help="Most epochs, or rounds of boosting. [default: by size]")] = None,
-    seeds: Annotated[int | None, typer.Option(help="Repetitions. [default: 5]")] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Examples in a batch.")] = None,
-    patience: Annotated[int | None, typer.Option(help="Epochs without improvement before stopping.")] = None,
-    threads: Annotated[int | None, typer.Option(help="Threads of torch. [default: 1]")] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Any setting of the recipe, such as blend=1 or average=ema; may be repeated."),
-    ] = None,
+    folds: Annotated[int | None, typer.Option(help="Folds of a table. [default: 5]")] = None,
+    seed: Annotated[int | None, typer.Option(help="Of folds, fits and draws of a table. [default: 0]")] = None,
+    workers: Annotated[int | None, typer.Option(help="Fits of a table side by side. [default: cores]")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder to write to. [default: runs/<measure>-<data>]")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in the folder.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run in the folder.")] = False,
+    minority: Annotated[
+        float | None,
+        typer.Option(help="Images: share of positives to thin the data to; 0 leaves it as it is. [default: 0.05]"),
+    ] = None,
+    epochs: Annotated[int | None, typer.Option(help="Images: most epochs. [default: 25]")] = None,
+    seeds: Annotated[int | None, typer.Option(help="Images: repetitions. [default: 5]")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Images: examples in a batch.")] = None,
+    patience: Annotated[int | None, typer.Option(help="Images: epochs without improvement before stopping.")] = None,
+    threads: Annotated[int | None, typer.Option(help="Images: threads of torch. [default: 1]")] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Images: any setting of the recipe, such as blend=1; may be repeated."),
+    ] = None,
 ) -> None:
-    """Train on a measure and on cross-entropy, compare both over seeds, write a report and the model."""
+    """From a table to the best model for a measure, with what of it holds on new data; or from images."""
     if source is not None and data is not None:
         raise InputError(f"Expected the data once, but got {source!r} and --data {data!r}.")
-    if constraint:
-        raise InputError(f"Expected --subject-to {constraint[0]!r}, but got --constraint, which is its former name.")
     if resume and overwrite:
         raise InputError("Expected --resume or --overwrite, but got both.")
     from setwise.cli import training
@@ -166,17 +174,23 @@ def train(
     options = {
         "measure": measure,
         "data": source if data is None else data,
-        "model": model,
         "target": target,
         "positive": positive,
+        "subject_to": subject_to,
+        "confidence": confidence,
         "group": group,
+        "time_column": time_column,
+        "group_folds": group_folds,
+        "models": models,
+        "time_limit": time_limit,
         "weight": weight,
+        "max_weight": max_weight,
         "split": split,
         "drop": drop,
         "use": use,
-        "subject_to": subject_to,
-        "confidence": confidence,
-        "max_weight": max_weight,
+        "folds": folds,
+        "seed": seed,
+        "workers": workers,
         "minority": minority,
         "epochs": epochs,
         "seeds": seeds,
@@ -185,11 +199,7 @@ def train(
         "threads": threads,
     }
     given = {name: value for name, value in options.items() if value is not None and value != []}
-    assigned = training.read_assignments(set_ or [])
-    twice = sorted(given.keys() & assigned.keys())
-    if twice:
-        raise InputError(f"Expected `{twice[0]}` once, but it is given by --set too.")
-    stopped = training.train(given | assigned, out, resume=resume, overwrite=overwrite)
+    stopped = training.train(given, set_ or [], out, resume=resume, overwrite=overwrite)
     if stopped is not None:
         raise typer.Exit(_say(stopped, INTERRUPTED))
 
