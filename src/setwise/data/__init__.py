@@ -1,4 +1,4 @@
-"""Data: loaders of standard formats, a built-in image set, controlled imbalance, stratified batches and shapes.
+"""Data: loaders of standard formats, built-in images and a table, controlled imbalance, stratified batches and shapes.
 
 Data sets are read as their own sites give them, from a folder: :func:`data_root` is ``$SETWISE_DATA`` where that is
 set, else ``~/.cache/setwise``; every loader also takes a folder. Nothing is downloaded.
@@ -6,7 +6,7 @@ set, else ``~/.cache/setwise``; every loader also takes a folder. Nothing is dow
 
 from setwise.data._files import data_root
 from setwise.data.arrays import LabelledArrays, image_tensor, label_tensor, load_arrays
-from setwise.data.builtin import load_fashion
+from setwise.data.builtin import builtin_table, load_fashion, table_names, table_source
 from setwise.data.catalog import dataset_names, load
 from setwise.data.cifar import load_cifar10, load_cifar100
 from setwise.data.idx import load_idx
@@ -82,6 +82,7 @@ __all__ = [
     "TextCode",
     "activation_area",
     "box_area",
+    "builtin_table",
     "camvid_folder",
     "class_activation_maps",
     "class_area",
@@ -117,4 +118,6 @@ __all__ = [
     "shape_spread",
     "shapes_of",
     "stratified_split",
+    "table_names",
+    "table_source",
 ]

@@ -1,12 +1,19 @@
-"""The data set that comes with the package."""
+"""The data sets that come with the package: images (a subset of Fashion-MNIST) and a table (credit default)."""
 
 from __future__ import annotations
 
+import os
 from importlib import resources
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from setwise._checks import InputError
+from setwise.data._files import near_match
 from setwise.data.arrays import LabelledArrays, check_split
+
+_TABLES = {"credit-default": "credit_default.csv.xz"}
 
 FASHION_CLASSES = (
     "T-shirt/top",
@@ -39,3 +46,50 @@ def load_fashion(split: str = "train") -> LabelledArrays:
     source = resources.files("setwise.data").joinpath("files", "fashion_3000_1000.npz")
     with source.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
         return LabelledArrays(arrays[f"x_{split}"], arrays[f"y_{split}"].astype(np.int64), FASHION_CLASSES, "fashion")
+
+
+def table_names() -> tuple[str, ...]:
+    """The tables :func:`builtin_table` knows by name."""
+    return tuple(_TABLES)
+
+
+def builtin_table(name: str) -> Path:
+    """The file of a table that is part of the package, so that it needs no download.
+
+    ``"credit-default"`` is UCI's "Default of Credit Card Clients" (Yeh and Lien 2009, CC BY 4.0): 30,000 clients of a
+    bank in Taiwan in 2005, 23 columns, and ``default``, whether the next month's payment was missed (22 %). Everything
+    that reads tables takes the name in place of a path.
+
+    Args:
+        name: One of :func:`table_names`.
+
+    Example:
+        >>> from setwise.data import read_table
+        >>> table = read_table("credit-default", target="default")
+        >>> len(table), int(table.labels.sum()), table.columns[:5]
+        (30000, 6636, ('LIMIT_BAL', 'SEX', 'EDUCATION', 'MARRIAGE', 'AGE'))
+    """
+    file = _TABLES.get(name)
+    if file is None:
+        raise InputError(
+            f"Expected `name` to be a built-in table ({', '.join(_TABLES)}), but got {name!r}"
+            f"{near_match(name, _TABLES)}; give another table by its path."
+        )
+    return Path(str(resources.files("setwise.data").joinpath("files", file)))
+
+
+def table_source(source: Any) -> Any:
+    """Where a table is read from: the file of a built-in table for its name, and anything else as it is.
+
+    A file of that name in the working folder goes before the built-in table.
+
+    Args:
+        source: A name, a path, a frame or a mapping of columns.
+
+    Example:
+        >>> table_source("credit-default").name, table_source("loans.csv")
+        ('credit_default.csv.xz', 'loans.csv')
+    """
+    if isinstance(source, str | os.PathLike) and str(source) in _TABLES and not Path(source).is_file():
+        return builtin_table(str(source))
+    return source

@@ -222,8 +222,8 @@ def read_table(
     """Read a table and its labels, without fitting anything.
 
     Args:
-        source: A path (CSV, TSV and the like, also packed; Parquet), a frame of pandas or polars, or a mapping of
-            columns.
+        source: A path (CSV, TSV and the like, also packed; Parquet), the name of a built-in table, a frame of pandas or
+            polars, or a mapping of columns.
         target: The target column, by name or position; default the last one.
         positive: The target's value that becomes label 1; chosen as :func:`load_table` says where it is left out.
         features: The input columns; default all but the target and those dropped.

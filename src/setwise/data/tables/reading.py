@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from setwise._checks import InputError, extra, one_of
 from setwise.data._files import StrPath
+from setwise.data.builtin import table_names, table_source
 from setwise.data.tables.text_table import TableInfo, TextTable
 from setwise.data.tables.typed import ParquetTable, frame_of_arrow, frame_of_mapping, frame_of_pandas, is_parquet
 
@@ -36,7 +37,8 @@ def read_frame(
     """A whole table as a frame of numbers, dates and texts.
 
     Args:
-        source: A path (CSV and the like, Parquet, also packed), a frame of pandas or polars, or a mapping of columns.
+        source: A path (CSV and the like, Parquet, also packed), the name of a built-in table, a frame of pandas or
+            polars, or a mapping of columns.
         columns: Read these only.
         texts: Columns that stay texts whatever they hold, by name or position.
         header: Whether the first row of a text table holds names; ``"infer"`` looks.
@@ -93,13 +95,13 @@ def read_blocks(
 
 
 def table_path(source: StrPath) -> Path:
-    """The path of a table's file, or an error that names what is there instead."""
-    path = Path(source).expanduser()
+    """The path of a table's file (or of a built-in table, by its name), or an error that names what is there."""
+    path = Path(table_source(source)).expanduser()
     if not path.is_file():
         what = "that is a folder" if path.is_dir() else "there is no such file"
         if not path.parent.is_dir():
             what += f" (nor the folder {path.parent})"
-        elif not path.is_dir() and (near := difflib.get_close_matches(path.name, _files_in(path.parent), n=1)):
+        elif not path.is_dir() and (near := difflib.get_close_matches(path.name, _known_in(path.parent), n=1)):
             what += f"; did you mean {near[0]!r}?"
         raise FileNotFoundError(
             f"Expected a table (CSV, TSV, also .gz, .xz, .bz2, .zip; Parquet) at {path}, but {what}; check the path."
@@ -107,8 +109,9 @@ def table_path(source: StrPath) -> Path:
     return path
 
 
-def _files_in(folder: Path) -> list[str]:
-    return [entry.name for entry in folder.iterdir() if entry.is_file()]
+def _known_in(folder: Path) -> list[str]:
+    """What a mistyped name may have meant: the files of the folder and the built-in tables."""
+    return [*(entry.name for entry in folder.iterdir() if entry.is_file()), *table_names()]
 
 
 def _names_of(source: Any) -> tuple[str, ...]:

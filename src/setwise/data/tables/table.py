@@ -78,7 +78,7 @@ def load_table(
     second.
 
     Args:
-        source: A path, a frame of pandas or polars, or a mapping of columns.
+        source: A path, the name of a built-in table, a frame of pandas or polars, or a mapping of columns.
         target: The target column, by name or position; default the last one.
         positive: The target's value that becomes label 1. By default 1 of 0/1 and -1/1, true of false/true, yes of
             no/yes (n/y, f/t); of any other two values the rarer one, on equal counts the later in order. A target of
