@@ -81,6 +81,17 @@ class TableProblem:
         )
 
 
+def is_table(source: str) -> bool:
+    """Whether the data of a command is a table: a built-in one, a file, or a name with an ending that is no folder."""
+    path = Path(source).expanduser()
+    return data.table_source(source) != source or path.is_file() or (path.suffix != "" and not path.is_dir())
+
+
+def located(source: str) -> str:
+    """The name of a built-in table as it is, a path in full, so that a run knows its table from anywhere."""
+    return source if data.table_source(source) != source else str(Path(source).expanduser().resolve())
+
+
 def load_table_problem(source: Any, settings: TrainSettings) -> TableProblem:
     """Read a table for a training.
 

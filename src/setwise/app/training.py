@@ -39,7 +39,7 @@ from setwise.app.importance import REPEATS, Importance, encoded_columns, permuta
 from setwise.app.model_file import TableModel
 from setwise.app.run_folder import FITS, FORMAT, MODEL, REPORT, RESULTS, TABLE, RunFolder
 from setwise.app.settings import CONFIDENCE, TrainSettings, check_same
-from setwise.app.table_problem import TableProblem, load_table_problem
+from setwise.app.table_problem import TableProblem, load_table_problem, located
 from setwise.app.test_set import test_sentences
 from setwise.app.train_page import column_fates
 from setwise.app.train_report import CandidateRow, ColumnRow, TrainReport
@@ -154,7 +154,7 @@ def train(
     is_path = isinstance(data, str) or hasattr(data, "__fspath__")
     settings = TrainSettings(
         measure=measure,
-        data=str(Path(data).expanduser().resolve()) if is_path else "",
+        data=located(str(data)) if is_path else "",
         target=target,
         positive=positive
         if isinstance(positive, str | int | None) and not isinstance(positive, bool)

@@ -56,10 +56,10 @@ def train(
 def _of_a_table(given: Mapping[str, Any], out: Path | None, *, resume: bool) -> bool:
     """Whether a table is meant: by the data, or by the run that is gone on with."""
     from setwise.app.run_folder import TABLE, RunFolder
-    from setwise.data import table_source
+    from setwise.app.table_problem import is_table
 
     if "data" in given:
-        return table_source(str(given["data"])) is not None
+        return is_table(str(given["data"]))
     if resume and out is not None:
         return RunFolder(out).job == TABLE
     return False
@@ -78,7 +78,6 @@ def _default_folder(measure: str, stem: str) -> Path:
 
 def _train_table(given: dict[str, Any], out: Path | None, *, resume: bool, overwrite: bool) -> str | None:
     from setwise.app.progress import FitBars
-    from setwise.app.run_folder import RunFolder
 
     folder: RunFolder | None = None
     try:
@@ -102,10 +101,10 @@ def _table_settings(given: dict[str, Any], out: Path | None, *, resume: bool) ->
     """Settings and folder. On resume the stored settings count, and given ones must agree with them."""
     from setwise.app.run_folder import RunFolder
     from setwise.app.settings import TrainSettings, read_settings
-    from setwise.data import table_source
+    from setwise.app.table_problem import located
 
     if "data" in given:
-        given["data"] = str(table_source(str(given["data"])))
+        given["data"] = located(str(given["data"]))
     if "models" in given:
         given["models"] = [name.strip() for name in given["models"].split(",") if name.strip()]
     given |= {name: tuple(given[name]) for name in ("group", "drop", "use", "subject_to", "models") if name in given}
