@@ -21,7 +21,7 @@ from setwise.app.constraints import Constraints, Groups
 from setwise.app.settings import TrainSettings
 from setwise.lagrangian._report import Scored
 from setwise.lagrangian.rates import RateConstraint
-from setwise.metrics import CalibrationMap, fit_calibration
+from setwise.metrics import CalibrationMap, choose_threshold, fit_calibration
 from setwise.metrics.certified import ConstraintBound
 
 _OF_POSITIVES = ("recall", "tpr", "fnr")
@@ -77,7 +77,6 @@ def decide(
         settings: The measure, the constraints and the confidence.
     """
     constraints, measure = Constraints(settings.subject_to, groups), settings.parsed_measure()
-    part = scored_rows(logits, labels, weight, groups, constraints)
     asked = constraints.with_own(measure.subject_to)
     maximize = objective(asked, measure.maximize_threshold, own=measure.subject_to or measure.at_threshold)
     sure = (
@@ -90,8 +89,7 @@ def decide(
         certificate = certificates.record(
             fit.bounds, settings.confidence, fit.certified, named=constraints.shown, set_name="out-of-fold"
         )
-    values = constraints.values(part, threshold, measure.subject_to) if asked else []
-    calibration = fit_calibration(logits, labels, weight=weight)
+    values = constraints.values(part, threshold, measure.subject_to)
     return Decision(calibration, threshold, maximize, fit.feasible, fit.bounds, certificate, values)
 
 
