@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from setwise.app.candidates import Rows, candidates_of
 from setwise.app.choice import Choice, choose_model, refitted, shares

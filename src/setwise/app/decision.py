@@ -79,9 +79,14 @@ def decide(
     constraints, measure = Constraints(settings.subject_to, groups), settings.parsed_measure()
     asked = constraints.with_own(measure.subject_to)
     maximize = objective(asked, measure.maximize_threshold, own=measure.subject_to or measure.at_threshold)
-    sure = (
-        {"confidence": settings.confidence, "max_weight": settings.max_weight} if settings.confidence and asked else {}
-    )
+    calibration = fit_calibration(logits, labels, weight=weight)
+    if not asked:
+        free = choose_threshold(logits, labels, maximize=maximize, weight=weight)
+        return Decision(calibration, between(float(free.threshold), logits), maximize, True, (), None, [])
+    part = scored_rows(logits, labels, weight, groups, constraints)
+    sure: dict[str, Any] = {}
+    if settings.confidence:
+        sure = {"confidence": settings.confidence, "max_weight": settings.max_weight}
     fit = constraints.threshold(part, maximize, measure.subject_to, **sure)
     threshold = between(float(fit.threshold), logits)
     certificate = None
