@@ -10,38 +10,31 @@ Example:
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
-from setwise._checks import extra
-from setwise.app import model_file
 from setwise.app.constraints import Constraints
 from setwise.app.files import contents_of, write_json
-from setwise.app.run_folder import MODEL, RECORDS, REPORT, RESULTS, RunFolder
+from setwise.app.run_folder import RECORDS, REPORT, RESULTS, RunFolder
 from setwise.experiments.judging import (
     BASELINE,
     Results,
     judge,
     methods,
-    number,
     report_of,
-    threshold_of,
     versions,
 )
-from setwise.experiments.learners import check_weights, learn, score_sets
-from setwise.experiments.model_notes import column_notes
+from setwise.experiments.learners import learn, score_sets
 from setwise.experiments.problem import Draw, Problem, draw, draw_rows, load_problem
 from setwise.experiments.records import check_record
 from setwise.experiments.scoring import repeatable
 from setwise.experiments.seed_intervals import TestSets
 from setwise.experiments.settings import ComparisonSettings, check_same, read_settings
 from setwise.experiments.tables import sampling_of, table
-from setwise.lagrangian._threshold_search import TOLERANCE
-from setwise.metrics import CalibrationMap, fit_calibration
 from setwise.report import write_report
 
 __all__ = ["ComparisonSettings", "Progress", "Results", "compare", "with_epochs"]
@@ -109,8 +102,6 @@ def compare(
             read_settings(folder)  # says so when there is nothing to resume
         else:
             folder.check_free(overwrite=overwrite)
-        if settings.model == "boosting":
-            extra("lightgbm", "boosting")  # says what to install before anything is read
         stack.enter_context(repeatable(settings.threads))
         problem = load_problem(settings)
         rows, draws = zip(*(draw_rows(problem, settings, seed) for seed in range(settings.seeds)), strict=True)
@@ -145,8 +136,7 @@ class _Comparison:
         wanted = [(seed, method) for seed in range(settings.seeds) for method in methods(settings.parsed_measure())]
         keys = [(seed, method.key) for seed, method in wanted]
         finished, found = folder.repair(keys, lambda record: check_record(record, settings))
-        outputs = (RESULTS, REPORT) if self.problem.table is None else (MODEL, RESULTS, REPORT)
-        for text in (*found, *folder.damaged_outputs(outputs, all_done=len(finished) == len(keys))):
+        for text in (*found, *folder.damaged_outputs((RESULTS, REPORT), all_done=len(finished) == len(keys))):
             notes(text)
         progress.start(len(wanted), len(finished))
         constraints = Constraints(settings.subject_to, self.problem.groups)
@@ -166,12 +156,10 @@ class _Comparison:
     ) -> Results:
         """Keep the best model, make the table, write results and report."""
         settings, problem, folder, measure = self.settings, self.problem, self.folder, self.settings.parsed_measure()
-        kept = _keep_model(problem, settings, runs, folder)
         data = {"name": problem.name, "positive": problem.positive, "sha256": self.fingerprint}
         groups = {name: list(group.names) for name, group in problem.groups.items()}
-        made_with = versions(*(["lightgbm"] if settings.model == "boosting" else []))
         sampling = sampling_of(TestSets.of(rows, own=problem.table is None), measure, runs, folder.scores)
-        results = Results(settings, data, draws, runs, table(measure, runs, sampling), made_with, groups, kept)
+        results = Results(settings, data, draws, runs, table(measure, runs, sampling), versions(), groups)
         write_json(folder.path / RESULTS, results.to_dict())
         write_report(report_of(results, folder), folder.path / REPORT)
         return results
@@ -224,61 +212,3 @@ class _Task:
         record = {"seed": self.seed, "method": self.method, **judged}
         record |= {"epochs": fit.epochs, "best_epoch": fit.best_epoch, "seconds": fit.seconds, "history": fit.history}
         return folder.finish(record, fit.weights, scores)
-
-
-def _keep_model(
-    problem: Problem, settings: ComparisonSettings, runs: list[dict[str, Any]], folder: RunFolder
-) -> dict[str, Any] | None:
-    """Write the model of a table: of the measure-trained ones the one with the best validation measure.
-
-    With constraints, one that meets them on the rows that chose its epoch comes before any that does not. Calibration
-    rows have no say, so that the certificate of the chosen one stays one.
-    """
-    if problem.table is None:
-        return None
-
-    def quality(run: dict[str, Any]) -> tuple[bool, float]:
-        met, history = bool(run["feasible"]), run["history"]
-        if "certificate" in run:
-            met = "violation" not in history or number(history["violation"][run["best_epoch"] - 1]) <= TOLERANCE
-        return met, number(history["measure"][run["best_epoch"] - 1])
-
-    best = max((run for run in runs if run["method"] != BASELINE), key=quality)  # the first of equals
-    drawn = draw(problem, settings, best["seed"])
-    if drawn.encoding is None or drawn.shift is None or drawn.scale is None:
-        return None
-    tensors = folder.weights(best["seed"], best["method"])
-    check_weights(tensors, drawn, settings, folder.file("models", best["seed"], best["method"]))
-    if settings.model == "network":
-        scaling = {"mean": drawn.shift[0], "scale": drawn.scale[0]}  # of every network where there are several
-        ends = {name: name.rpartition(".")[2] for name in tensors}
-        tensors |= {name: scaling[end].clone() for name, end in ends.items() if end in scaling}
-    certificate = {"certificate": best["certificate"]} if "certificate" in best else {}
-    about = {
-        "data": problem.name,
-        "method": best["method"],
-        "seed": best["seed"],
-        "validation": quality(best)[-1],
-        "subject_to": list(settings.subject_to),
-        **certificate,
-        "versions": versions(),
-    }
-    model_file.TableModel(
-        settings.model,
-        drawn.encoding,
-        tensors,
-        threshold_of(best),
-        settings.measure,
-        (settings.width, settings.width) if settings.model == "network" else (),
-        settings.recipe().to_dict(),
-        about,
-        _calibration(folder.scores(best["seed"], best["method"])),
-    ).save(folder.path / MODEL)
-    kept = {"file": MODEL, "method": best["method"], "seed": best["seed"], "validation": quality(best)[-1]}
-    return kept | certificate | {"columns": column_notes(drawn.encoding, settings)}
-
-
-def _calibration(scores: Mapping[str, NDArray[Any]]) -> CalibrationMap:
-    """Scores to probabilities, by the validation rows: they were not trained on, and have the table's own classes."""
-    weight = scores.get("validation_weights")
-    return fit_calibration(scores["validation_scores"], scores["validation_labels"], weight=weight)

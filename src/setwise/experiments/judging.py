@@ -16,7 +16,6 @@ from setwise import metrics
 from setwise.app import certificates
 from setwise.app.constraints import Constraints, scored
 from setwise.app.run_folder import FORMAT
-from setwise.experiments.model_notes import usage_notes
 from setwise.experiments.problem import is_table
 from setwise.experiments.protocol import judged_sentences
 from setwise.experiments.seed_intervals import seed_interval
@@ -303,8 +302,6 @@ def report_of(results: Results, folder: RunFolder) -> Report:
         groups=results.groups,
         constraints=results.constraint_rows(),
         shown_seed=None if results.model is None else results.model["seed"],
-        columns={} if results.model is None else results.model.get("columns", {}),
-        usage={} if results.model is None else usage_notes(),
     )
 
 

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 from setwise._checks import InputError, in_range
 from setwise.app.constraints import Constraints
 from setwise.app.files import contents_of
-from setwise.app.model_file import TableModel
-from setwise.app.run_folder import MODEL, RESULTS, RunFolder
+from setwise.app.run_folder import RESULTS, RunFolder
 from setwise.experiments.judging import judge, methods, number
 from setwise.experiments.learners import check_weights, score_sets
 from setwise.experiments.problem import draw, draw_rows, load_problem
@@ -118,9 +117,6 @@ def _stored_runs(folder: RunFolder, settings: ComparisonSettings) -> dict[tuple[
             check_record(record, settings)
             folder.verify(record, again)
             found[record["seed"], record["method"]] = record
-        has_model = results["model"] is not None
-    if has_model:
-        TableModel.load(folder.path / MODEL)  # its errors name the file themselves
     return found
 
 
