@@ -1,4 +1,4 @@
-"""Inspection of a table as ``setwise train`` will see it: with the share of its rows that certifies a threshold."""
+"""Inspection of a table as ``setwise train`` will see it: all rows certify a threshold, by their out-of-fold scores."""
 
 from __future__ import annotations
 
@@ -8,9 +8,6 @@ from typing import Any
 from setwise.data import Inspection
 from setwise.data import inspect as inspect_columns
 from setwise.measures import parse
-
-# A quarter of all rows is the test set, a quarter of the rest the validation set, and half of that certifies.
-CALIBRATION_SHARE = 0.75 * 0.25 * 0.5
 
 
 def inspect_table(path: Path, **options: Any) -> Inspection:
@@ -22,4 +19,4 @@ def inspect_table(path: Path, **options: Any) -> Inspection:
     """
     if options.get("measure") is not None:
         parse(options["measure"])
-    return inspect_columns(path, calibration_share=CALIBRATION_SHARE, **options)
+    return inspect_columns(path, **options)
