@@ -162,6 +162,11 @@ def _bars(outcome: Outcome) -> str:
             f"- Against cross-entropy's four networks: {_counts(other)} wins, ties, losses, "
             f"pooled {among.estimate:+.4f} [{among.low:+.4f}, {among.high:+.4f}]."
         )
+        for kind, images in (("images", True), ("tables", False)):
+            part = [d for d in other if d.cell.is_images == images]
+            if (mean := pooled(part)) is not None:
+                mean_text = f"{mean.estimate:+.4f} [{mean.low:+.4f}, {mean.high:+.4f}]"
+                said.append(f"- The same on {kind}: {_counts(part)}, pooled {mean_text}.")
     return "\n".join(["## What it comes to", "", *said])
 
 
