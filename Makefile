@@ -12,7 +12,8 @@ PYTEST := $(BIN)/python -m pytest -q -rs
 .PHONY: demo test test-browser test-slow browser lint data bench bench-quick results clean
 
 demo: $(VENV)/.cli
-	$(BIN)/setwise train --seeds 3 --out runs/demo --overwrite
+	$(BIN)/setwise train credit-default --measure "precision@recall>=0.8" --subject-to "recall[group=SEX]>=0.8" \
+	    --out runs/demo --overwrite
 
 # Any of the test targets takes more arguments: make test PYTEST_ARGS="-k auc". Where CI=true is set, a skip fails unless
 # tests/allowed_skips.txt has its reason.
