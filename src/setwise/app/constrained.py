@@ -23,6 +23,7 @@ from setwise.app.candidates import Candidate, Rows
 from setwise.app.constraints import Constraints
 from setwise.app.perceptrons import Way, member
 from setwise.app.scorers import Floats, LinearScorer, Scorer, standardized
+from setwise.app.threshold_value import BestValue
 from setwise.integrations._member_losses import endless_batches
 from setwise.integrations._members import StackedMLP
 from setwise.lagrangian import ConstrainedObjective
@@ -94,7 +95,7 @@ def _constant(rows: Rows) -> Scorer:
     return LinearScorer.constant(rows.x.shape[1], float(np.log(share / (1 - share))))
 
 
-EXP = {"own": False, "rate": 1.0, "damping": 3.0, "every": 1, "steps": 1.0, "surrogate": "auto", "blend": 0.5, "lr": 1.0, "wd": 1.0}
+EXP = {"own": False, "rate": 1.0, "damping": 3.0, "every": 1, "steps": 1.0, "surrogate": "auto", "blend": 0.5, "lr": 1.0, "wd": 1.0, "hidden": None, "move": 0}
 
 
 def _trained(
@@ -112,13 +113,14 @@ def _trained(
     way = Way.of(len(rows.y))
     from dataclasses import replace
     way = replace(way, steps=int(way.steps * EXP["steps"]), learning_rate=way.learning_rate * EXP["lr"], weight_decay=way.weight_decay*EXP["wd"])
+    if EXP["hidden"] is not None: way = replace(way, hidden=tuple(EXP["hidden"]))
     recipe = way.recipe(measure.name)
     recipe = replace(recipe, blend=EXP["blend"])
     each = np.ones(len(rows.y)) if rows.weight is None else rows.weight / rows.weight.mean()
     weights = torch.from_numpy(np.where(held, 0.0, each))
     objectives = [
         ConstrainedObjective(
-            recipe.member_loss(),
+            _Back(recipe.member_loss()),
             constraints.with_own(measure.subject_to) if EXP["own"] else constraints.each,
             labels,
             constraints.columns(groups),
@@ -129,10 +131,26 @@ def _trained(
         )
         for weight in weights
     ]
+    for o in objectives: o.objective.owner = [o]
     model = way.model(len(held), rows.x.shape[1], seed)
+    global M; M = measure
     _train(model, inputs, labels, objectives, recipe, way.steps, seed)
     return [member(model, k, features) for k in range(len(held))]
 
+
+class _Back(torch.nn.Module):
+    def __init__(self, loss):
+        super().__init__(); self.loss=loss
+    def forward(self, z, y, weight=None):
+        return self.loss(z+self.owner[0]._threshold.to(z), y, weight=weight)
+
+from setwise.metrics import choose_threshold
+def move(o, labels):
+    seen = (~o.memory.isnan()) & (o._weights > 0)
+    s = o.memory[seen].numpy()
+    if len(s) < 500: return
+    t = choose_threshold(s, labels[seen].numpy(), maximize=M.maximize_threshold, subject_to=M.subject_to, weight=o._weights[seen].numpy()).threshold
+    if np.isfinite(t): o._threshold.fill_(t)
 
 def _train(
     model: StackedMLP,
@@ -157,11 +175,13 @@ def _train(
         target = labels[index]
         losses = []
         for own, objective in zip(scores, objectives, strict=True):
-            objective.objective.set_progress(step / steps)
+            objective.objective.loss.set_progress(step / steps)
             losses.append(objective(own, target, index=index))
         torch.stack(losses).sum().backward()
         optimizer.step()
         scheduler.step()
+        if EXP["move"] and (step+1) % EXP["move"] == 0:
+            for o in objectives: move(o, labels)
         if (step + 1) % EXP["every"] == 0:
             for objective in objectives:
                 objective.step()
@@ -185,4 +205,6 @@ def constrained_value(
     Returns:
         A function of scores, labels, weights (or None) and the rows' positions in the table; larger is better.
     """
-    raise NotImplementedError
+    columns = constraints.columns({name: torch.from_numpy(codes.astype(np.int64)) for name, codes in groups.items()})
+    arrays = {name: codes.numpy() for name, codes in columns.items()}
+    return BestValue(constraints.with_own(own), arrays, maximize)
