@@ -15,7 +15,8 @@ the largest rate less the smallest.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,7 +33,7 @@ from setwise.metrics.constraints import read_rate
 __all__ = ["BestValue", "read_constraints"]
 
 Floats = NDArray[np.float64]
-Cell = tuple[int | None, int]  # a group, or None for everyone, and a label
+Table = tuple[Floats, Floats, Floats, Floats]  # tp, fp, fn, tn at every threshold
 _WRONG = np.array([[0.0, 0.0, 0.0], [1.0, 0.0, 0.5], [0.0, 1.0, 0.5], [0.0, 0.0, 0.0]])  # tp, fp, fn, tn, all wrong
 
 
@@ -90,7 +91,8 @@ class BestValue:
         worst = np.zeros(len(ends) + 1)
         for constraint in self.constraints:
             for name in constraint.rates:
-                np.maximum(worst, _violation(constraint, name, counts), out=worst)
+                for violation in _violations(constraint, name, counts):
+                    np.maximum(worst, violation, out=worst)
         least = float(worst.min())
         if least > TOLERANCE:
             return self.lowest - least
@@ -116,9 +118,9 @@ class _Counts:
     weight: Floats
     codes: Mapping[str, NDArray[np.int64]]
     ends: NDArray[np.int64] | None
-    known: dict[tuple[str | None, int | None], tuple[Floats, Floats, Floats, Floats]]
+    known: dict[tuple[str | None, int | None], Table]
 
-    def table(self, column: str | None, group: int | None) -> tuple[Floats, Floats, Floats, Floats]:
+    def table(self, column: str | None, group: int | None) -> Table:
         """(tp, fp, fn, tn) of a group, or of everyone, at every threshold.  # shape of each: (k + 1,)."""
         if group is None:
             column = None
@@ -137,8 +139,11 @@ class _Counts:
         return np.concatenate([[0.0], sums if self.ends is None else sums[self.ends]])
 
 
-def _violation(constraint: RateConstraint, name: str, counts: _Counts) -> Floats:
-    """By how much a constraint on a rate is broken at its worst; negative or 0 where it holds.  # shape: (k + 1,)."""
+def _violations(constraint: RateConstraint, name: str, counts: _Counts) -> Iterator[Floats]:
+    """By how much the bounds on a rate are broken, negative where they hold; none of what no row counts for.
+
+    In units of the rate or, where the denominator depends on the decisions, this times its share of the rows.
+    """
     column = constraint.group
     if column is None:
         members: Sequence[int | None] = [None]
@@ -148,46 +153,45 @@ def _violation(constraint: RateConstraint, name: str, counts: _Counts) -> Floats
         members = counts.groups(column)
     tables = [counts.table(column, member) for member in members]
     if not constraint.difference:
-        return np.max([_outside(constraint, name, table) for table in tables], axis=0)  # type: ignore[no-any-return]
+        for table in tables:
+            yield from _outside(constraint, name, table)
+        return
     rates = [rate for table in tables if (rate := _fixed_rate(name, table)) is not None]
     everyone = _fixed_rate(name, counts.table(None, None))
-    if everyone is None or not rates:
-        return np.zeros(1)
+    if everyone is None:
+        return
     upper = float(constraint.upper or 0.0)
     if constraint.against == "overall":
-        return np.max([np.abs(rate - everyone) for rate in rates], axis=0) - upper  # type: ignore[no-any-return]
-    return np.max(rates, axis=0) - np.min(rates, axis=0) - upper  # type: ignore[no-any-return]
-
-
-def _outside(constraint: RateConstraint, name: str, table: tuple[Floats, Floats, Floats, Floats]) -> Floats:
-    """By how much a rate is outside of its bounds.
-
-    In units of the rate, or times the denominator's share of the rows where that depends on the decisions.
-    """
-    rate = RATES[name]
-    if rate.fixed:
-        value, scale = _fixed_rate(name, table), np.ones(1)
-        if value is None:
-            return np.zeros(1)
+        yield from (np.abs(rate - everyone) - upper for rate in rates)
     else:
+        yield functools.reduce(np.maximum, rates) - functools.reduce(np.minimum, rates) - upper
+
+
+def _outside(constraint: RateConstraint, name: str, table: Table) -> Iterator[Floats]:
+    """By how much a rate is outside of its bounds."""
+    rate = RATES[name]
+    scale: float | Floats = 1.0
+    value = _fixed_rate(name, table) if rate.fixed else None
+    if not rate.fixed:
         bottom = _sum(rate.denominator, table)
         whole = sum(float(part[0]) for part in table)
-        scale = bottom / whole if whole > 0 else np.zeros(1)
-        value = np.divide(_sum(rate.numerator, table), bottom, out=np.full(len(bottom), np.nan), where=bottom > 0)
-    below = np.full(1, -np.inf) if constraint.lower is None else constraint.lower - value
-    above = np.full(1, -np.inf) if constraint.upper is None else value - constraint.upper
-    found = np.maximum(below, above)
-    return np.where(np.isnan(found), 0.0, found * scale)
+        if whole > 0:
+            scale = bottom / whole  # 0 where the rate is 0 / 0, which breaks no bound
+            value = np.divide(_sum(rate.numerator, table), bottom, out=np.zeros(len(bottom)), where=bottom > 0)
+    if value is not None and constraint.lower is not None:
+        yield (constraint.lower - value) * scale
+    if value is not None and constraint.upper is not None:
+        yield (value - constraint.upper) * scale
 
 
-def _fixed_rate(name: str, table: tuple[Floats, Floats, Floats, Floats]) -> Floats | None:
+def _fixed_rate(name: str, table: Table) -> Floats | None:
     """A rate whose denominator is the same at every threshold; None where that is 0."""
     rate = RATES[name]
     bottom = sum(factor * float(part[0]) for factor, part in zip(rate.denominator, table, strict=True))
     return _sum(rate.numerator, table) / bottom if bottom > 0 else None
 
 
-def _sum(factors: Sequence[float], table: tuple[Floats, Floats, Floats, Floats]) -> Floats:
+def _sum(factors: Sequence[float], table: Table) -> Floats:
     """Weighted sum of counts."""
     parts = [part if factor == 1 else factor * part for factor, part in zip(factors, table, strict=True) if factor]
-    return parts[0] if len(parts) == 1 else np.sum(parts, axis=0)  # type: ignore[no-any-return]
+    return parts[0] if len(parts) == 1 else functools.reduce(np.add, parts)
