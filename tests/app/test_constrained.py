@@ -28,9 +28,7 @@ def _one_thread() -> Iterator[None]:
 
 
 def constraints_of(texts: list[str], groups: Codes) -> Constraints:
-    names = {
-        name: Groups(codes, tuple(f"{name}{k}" for k in range(codes.max() + 1))) for name, codes in groups.items()
-    }
+    names = {name: Groups(codes, tuple(f"{name}{k}" for k in range(codes.max() + 1))) for name, codes in groups.items()}
     return Constraints(texts, names)
 
 
