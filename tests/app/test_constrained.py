@@ -10,7 +10,8 @@ import torch
 from numpy.typing import NDArray
 
 from setwise._checks import InputError
-from setwise.app.candidates import Rows
+from setwise.app import constrained
+from setwise.app.candidates import CANDIDATES, Rows
 from setwise.app.constrained import CONSTRAINED, constrained_network, constrained_value
 from setwise.app.constraints import Constraints, Groups
 from setwise.app.cross_fit import cross_fit, one_thread
@@ -32,14 +33,20 @@ def constraints_of(texts: list[str], groups: Codes) -> Constraints:
     return Constraints(texts, names)
 
 
-def unfair(rows: int = 1200, seed: int = 0) -> tuple[Rows, Codes]:
-    """Group 1's positives show in a column that says nothing of group 0's."""
+def unfair(rows: int = 800, seed: int = 0) -> tuple[Rows, Codes]:
+    """Positives are rarer in group 1, which the last column tells, so that fewer of them are found."""
     rng = np.random.default_rng(seed)
     group = (rng.random(rows) < 0.4).astype(np.int64)
     x = rng.normal(size=(rows, 4))
     x[:, 3] = group + 0.5 * rng.normal(size=rows)
-    signal = x[:, 0] + np.where(group == 1, x[:, 1], 0.0) + 0.5 * rng.normal(size=rows) - 0.6 * group
-    return Rows.of(x, (signal > 0.6).astype(int)), {"sex": group}
+    signal = x[:, 0] + rng.normal(size=rows) - 1.5 * group
+    return Rows.of(x, (signal > 0).astype(int)), {"sex": group}
+
+
+@pytest.fixture
+def _few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For what does not depend on how well the network has learned."""
+    monkeypatch.setattr(constrained, "_STEPS", 10)
 
 
 def gap(scores: NDArray[np.float32], rows: Rows, group: NDArray[np.int64], threshold: float = 0.0) -> float:
@@ -49,9 +56,9 @@ def gap(scores: NDArray[np.float32], rows: Rows, group: NDArray[np.int64], thres
 
 def test_binds_training_at_the_score_zero() -> None:
     rows, groups = unfair()
-    test, other = unfair(seed=1)
+    test, other = unfair(4000, seed=1)
     gaps = {}
-    for level in (1.0, 0.02):
+    for level in (1.0, 0.02):  # the former holds whatever is done
         candidate = constrained_network(constraints_of([f"tpr_difference[group=sex]<={level}"], groups), groups)
         scorer = candidate.fit(rows, "f1", seed=0)
         gaps[level] = gap(scorer.score(test.x), test, other["sex"])
@@ -74,20 +81,31 @@ def test_holds_to_the_measures_own_floor_as_well() -> None:
 
 
 def test_cross_fits_with_groups_aligned_and_weights() -> None:
-    rows, groups = unfair(900)
-    weight = np.random.default_rng(3).integers(0, 3, 900).astype(float)
-    rows = Rows.of(rows.x, rows.y, weight)
+    rows, groups = unfair(600)
+    rows = Rows.of(rows.x, rows.y, np.random.default_rng(3).integers(0, 3, 600).astype(float))
+    folds = make_folds(rows.y, folds=2)
+    found = {}
+    for level in (1.0, 0.02):
+        candidate = constrained_network(constraints_of([f"tpr_difference[group=sex]<={level}"], groups), groups)
+        found[level] = cross_fit(rows, folds, "ap", [candidate], seed=4)[CONSTRAINED]
+    gaps = [gap(each.logits.astype(np.float32), rows, groups["sex"]) for each in found.values()]
+    assert gaps[1] < gaps[0] - 0.1
+    first = found[0.02].scorers[0]
+    np.testing.assert_array_equal(scorer_of("network", dict(first.tensors), 4).score(rows.x), first.score(rows.x))
+
+
+@pytest.mark.usefixtures("_few_steps")
+def test_same_seed_same_networks_whatever_else_runs() -> None:
+    rows, groups = unfair(300)
     candidate = constrained_network(constraints_of(["tpr_difference[group=sex]<=0.02"], groups), groups)
-    folds = make_folds(rows.y, folds=3)
-    first, second = (cross_fit(rows, folds, "ap", [candidate], seed=4)[CONSTRAINED] for _ in range(2))
+    folds = make_folds(rows.y, folds=2)
+    alone = cross_fit(rows, folds, "ap", [candidate], seed=4)
+    beside = cross_fit(rows, folds, "ap", [CANDIDATES["network"], candidate], seed=4, workers=2)
+    np.testing.assert_array_equal(alone[CONSTRAINED].logits, beside[CONSTRAINED].logits)
     assert candidate.on_measure
-    assert len(first.scorers) == 3
-    np.testing.assert_array_equal(first.logits, second.logits)
-    assert gap(first.logits.astype(np.float32), rows, groups["sex"]) < 0.12
-    again = scorer_of("network", dict(first.scorers[0].tensors), 4)
-    np.testing.assert_array_equal(again.score(rows.x), first.scorers[0].score(rows.x))
 
 
+@pytest.mark.usefixtures("_few_steps")
 def test_rows_of_weight_zero_do_not_matter() -> None:
     rows, groups = unfair(400)
     keep = np.random.default_rng(5).random(400) < 0.7
@@ -99,6 +117,7 @@ def test_rows_of_weight_zero_do_not_matter() -> None:
     np.testing.assert_array_equal(first, second)
 
 
+@pytest.mark.usefixtures("_few_steps")
 def test_seed_matters() -> None:
     rows, groups = unfair(300)
     candidate = constrained_network(constraints_of(["tpr_difference[group=sex]<=0.02"], groups), groups)
@@ -106,6 +125,7 @@ def test_seed_matters() -> None:
     assert not np.array_equal(first, second)
 
 
+@pytest.mark.usefixtures("_few_steps")
 def test_training_parts_that_lack_a_class_or_a_groups_positives() -> None:
     rows, groups = unfair(300)
     sex = groups["sex"]
@@ -117,6 +137,15 @@ def test_training_parts_that_lack_a_class_or_a_groups_positives() -> None:
         assert np.isfinite(scorer.score(rows.x)).all()
     alone = candidate.fit_folds(rows, held[1:2], "precision@recall>=0.8", seed=0)[0]
     assert alone.kind == "network"
+
+
+@pytest.mark.usefixtures("_few_steps")
+def test_batches_that_a_fold_leaves_out() -> None:
+    rows, groups = unfair(2000)
+    held = np.ones((1, 2000), bool)
+    held[0, [np.argmax(rows.y), np.argmin(rows.y)]] = False
+    candidate = constrained_network(constraints_of(["tpr_difference[group=sex]<=0.02"], groups), groups)
+    assert np.isfinite(candidate.fit_folds(rows, held, "ap", seed=0)[0].score(rows.x)).all()
 
 
 def test_refuses_some_of_the_rows() -> None:

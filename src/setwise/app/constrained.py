@@ -37,6 +37,7 @@ from setwise.training import Recipe
 CONSTRAINED = "network_constrained"
 _STEPS = 200  # at most twice that; networks that have learned their rows by heart meet constraints on these alone
 _DECAY = 1.0
+_DUAL = 0.1  # how far a violation moves its multiplier in a step, of whatever share of the rows
 _BESIDE = (-1.0, 1.0)  # scores at which differences between groups are bounded too
 
 Codes = Mapping[str, NDArray[np.int64]]
@@ -147,7 +148,14 @@ class _FoldLoss:
 
         def objective(loss: nn.Module, of: Sequence[RateConstraint], threshold: float) -> ConstrainedObjective:
             return ConstrainedObjective(
-                loss, of, labels, columns, weight=weight, threshold=threshold, sampling="stratified"
+                loss,
+                of,
+                labels,
+                columns,
+                weight=weight,
+                threshold=threshold,
+                sampling="stratified",
+                dual_learning_rate=_DUAL * max(1.0, len(labels) / recipe.batch_size),
             )
 
         differences = [each for each in constraints.each if each.difference]
