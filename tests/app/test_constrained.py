@@ -34,13 +34,13 @@ def constraints_of(texts: list[str], groups: Codes) -> Constraints:
 
 
 def unfair(rows: int = 800, seed: int = 0) -> tuple[Rows, Codes]:
-    """Positives are rarer in group 1, which the last column tells, so that fewer of them are found."""
+    """Positives are rarer in group 1, which the last column tells, and harder to find."""
     rng = np.random.default_rng(seed)
-    group = (rng.random(rows) < 0.4).astype(np.int64)
+    group = (rng.random(rows) < 0.5).astype(np.int64)
     x = rng.normal(size=(rows, 4))
     x[:, 3] = group + 0.5 * rng.normal(size=rows)
-    signal = x[:, 0] + rng.normal(size=rows) - 1.5 * group
-    return Rows.of(x, (signal > 0).astype(int)), {"sex": group}
+    signal = x[:, 0] + np.where(group == 1, 1.5, 0.5) * rng.normal(size=rows) - 1.5 * group
+    return Rows.of(x, (signal > -0.5).astype(int)), {"sex": group}
 
 
 @pytest.fixture
@@ -62,8 +62,8 @@ def test_binds_training_at_the_score_zero() -> None:
         candidate = constrained_network(constraints_of([f"tpr_difference[group=sex]<={level}"], groups), groups)
         scorer = candidate.fit(rows, "f1", seed=0)
         gaps[level] = gap(scorer.score(test.x), test, other["sex"])
-    assert gaps[1.0] > 0.15
-    assert gaps[0.02] < 0.08
+    assert gaps[1.0] > 0.2
+    assert gaps[0.02] < 0.1
 
 
 def test_floor_in_one_group() -> None:
