@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from setwise.app.cross_fit import CrossFit
 from setwise.app.ensemble import STACK, Ensemble
+from setwise.app.resampled_criteria import Criterion
 from setwise.app.selection import Selection, select
 from setwise.app.stack import Stack, fit_stack, stack_out_of_fold
 from setwise.measures import Measure
@@ -70,7 +71,9 @@ class Choice:
         return max(names, key=lambda name: sign * values[name]) if names else None
 
 
-def choose_model(fits: CrossFit, measure: Measure, *, seed: int, level: float = 0.95, value: object = None) -> Choice:
+def choose_model(
+    fits: CrossFit, measure: Measure, *, seed: int, level: float = 0.95, value: Criterion | None = None
+) -> Choice:
     """Choose the candidate, or the stack of all, that is shipped.
 
     Args:
@@ -89,7 +92,9 @@ def choose_model(fits: CrossFit, measure: Measure, *, seed: int, level: float = 
     if len(names) > 1:
         stack = fit_stack(table[:, scored], labels[scored], names=names, weight=own)
         logits[STACK] = stack_out_of_fold(table, labels, fits.folds, weight=weight)[scored]
-    selection = select(logits, labels[scored], measure, weight=own, level=level, seed=seed, value=value)  # type: ignore[arg-type]
+    # Under constraints average precision says little: a constrained network gives some of it up for what is asked.
+    guards = value is None
+    selection = select(logits, labels[scored], measure, weight=own, guards=guards, level=level, seed=seed, value=value)
     ensemble = _ensemble(fits, selection.chosen, stack)
     return Choice(fits, scored, logits, stack, selection, ensemble)
 

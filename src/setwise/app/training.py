@@ -37,6 +37,7 @@ from setwise.app.fit_store import FitStore
 from setwise.app.headline import headline
 from setwise.app.importance import REPEATS, Importance, encoded_columns, permutation_importance, warning_of
 from setwise.app.model_file import TableModel
+from setwise.app.resampled_criteria import Criterion
 from setwise.app.run_folder import FITS, FORMAT, MODEL, REPORT, RESULTS, TABLE, RunFolder
 from setwise.app.settings import CONFIDENCE, TrainSettings, check_same
 from setwise.app.table_problem import TableProblem, load_table_problem, located
@@ -298,7 +299,7 @@ def _stage(work: Work, name: str) -> Iterator[None]:
     yield
 
 
-def _criterion(problem: TableProblem, settings: TrainSettings) -> object:
+def _criterion(problem: TableProblem, settings: TrainSettings) -> Criterion | None:
     """With constraints by group: what is reached at the best threshold that meets them; else the measure itself."""
     constraints, measure = Constraints(settings.subject_to, problem.groups), settings.parsed_measure()
     if not any(each.group is not None for each in constraints.each):
