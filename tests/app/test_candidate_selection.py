@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from setwise import metrics
 from setwise._checks import InputError
 from setwise.app.resampled_criteria import draw_criteria, draw_measures, draw_rows
-from setwise.app.selected_value import _interval
+from setwise.app.selected_value import rate_interval
 from setwise.app.selection import select, select_classes
 from setwise.linear.continuation import hard_value
 from setwise.measures import parse
@@ -146,7 +146,7 @@ def test_a_correction_at_the_edge_gives_no_endless_interval() -> None:
     nearly[0] = 2.0
     found = select({"a": nearly, "b": y * 1.0}, y, "precision@recall>=0.8", resamples=40)
     assert 0 < found.estimate.low <= found.estimate.estimate <= 1
-    interval = _interval(1.0, np.array([1.0, 0.98, 1.0, 0.99]), -0.05, 0.95)
+    interval = rate_interval(1.0, np.array([1.0, 0.98, 1.0, 0.99]), 0.05, 0.95)
     assert 0 < interval.low < 1 == round(interval.high, 3)
 
 
@@ -232,7 +232,9 @@ def test_interval_of_a_candidate_that_was_fixed_beforehand() -> None:
     y, scores = population(300, np.array([1.5, 1.52, 1.5]), seed=3)
     found = select(named(scores), y, "auc", standard_errors=0.0, guards=False, resamples=60)
     alone = select({"only": scores[0]}, y, "auc", resamples=60)
-    assert found.interval_of("candidate 0") == alone.estimate == alone.interval_of("only")
+    first = found.interval_of("candidate 0")
+    for each in (alone.estimate, alone.interval_of("only")):
+        assert (each.estimate, each.low, each.high) == pytest.approx((first.estimate, first.low, first.high))
     assert found.interval_of(found.chosen).estimate > found.estimate.estimate
     with pytest.raises(InputError, match="candidates"):
         found.interval_of("another")

@@ -186,8 +186,9 @@ def _of_measures(
     for measure, (whole, values) in zip(measures, drawn, strict=True):
         own = hard_value(measure, scores, labels, weight)
         sign = -1.0 if measure.minimize else 1.0
-        # Bins change the value on all rows a little; every draw is moved by as much.
-        moved = np.where(lacking, np.nan, sign * values + (own - sign * whole))
+        # Bins change the value on all rows a little; every draw is moved by as much, within the range of a rate.
+        moved = np.clip(sign * values + (own - sign * whole), min(sign, 0.0), max(sign, 0.0))
+        moved[lacking] = np.nan
         found.append([np.asarray(own), *np.split(moved, [len(resamplers[0].counts)])])
     return found
 

@@ -14,8 +14,8 @@ which makes a choice of its own on its in-bag rows by the same rule,
 
 oob_b the measure on the rows that draw b has left out. Plain bootstrap cross-validation would report the mean of
 oob_b(choice of b), which for average precision is itself biased with few positives, the out-of-bag part having 37 % of
-the rows; here that bias cancels. With one candidate the estimate is the plain one.
-
+the rows; here that bias cancels. What few rows add for any candidate is taken off besides, and the interval made, by
+:mod:`setwise.app.selected_value`.
 
 >>> import numpy as np
 >>> rng = np.random.default_rng(0)
@@ -44,7 +44,7 @@ from setwise.app.resampled_criteria import (
     Floats,
     draw_criteria,
 )
-from setwise.app.selected_value import Estimator
+from setwise.app.selected_value import Estimator, Kind
 from setwise.measures import Measure, parse
 from setwise.metrics import Interval
 
@@ -251,8 +251,11 @@ def choice_from(
         small_sample: Whether to take off the criterion's own bias on few rows.
         level: Of the intervals.
     """
-    winner, correction = _corrected(criteria, standard_errors)
-    return _selection(names, Estimator(criteria[0], winner, correction, small_sample, measure.minimize, level))
+    winner, frequency, correction = _corrected(criteria, standard_errors)
+    estimator = Estimator(
+        criteria[0], winner, frequency, correction, small_sample, Kind.of(measure), measure.minimize, level
+    )
+    return _selection(names, estimator)
 
 
 def choose(criteria: Sequence[Draws], values: Sequence[Floats], standard_errors: float) -> int:
@@ -268,16 +271,20 @@ def choose(criteria: Sequence[Draws], values: Sequence[Floats], standard_errors:
     return int(np.argmax(near)) if near.any() else int(np.argmin(behind))
 
 
-def _corrected(criteria: Sequence[Draws], standard_errors: float) -> tuple[int, float]:
-    """The winner, and what is to be added to its value for having been chosen."""
+def _corrected(criteria: Sequence[Draws], standard_errors: float) -> tuple[int, Floats, float]:
+    """The winner, how often the draws choose each candidate, and what is to be added to the winner's value for it."""
     main = criteria[0]
     winner = choose(criteria, [each.all_rows for each in criteria], standard_errors)
-    gained = []
+    often, gained = np.zeros(len(main.all_rows)), []
     for b in np.flatnonzero(np.isfinite(main.outside).all(axis=1)):
         values = [each.inside[b] for each in criteria]
         if all(np.isfinite(each).all() for each in values):
-            gained.append(main.outside[b, choose(criteria, values, standard_errors)] - main.outside[b, winner])
-    return winner, float(np.mean(gained)) if gained else 0.0
+            own = choose(criteria, values, standard_errors)
+            often[own] += 1
+            gained.append(main.outside[b, own] - main.outside[b, winner])
+    if not gained:
+        often[winner] = 1
+    return winner, often / often.sum(), float(np.mean(gained)) if gained else 0.0
 
 
 def _selection(names: Sequence[str], estimator: Estimator) -> Selection:
