@@ -309,10 +309,10 @@ def test_refuses_for_several_classes() -> None:
             select_classes(logits, labels, measure)
 
 
-def simulate(measure: str, positives: int, draws: int, resamples: int) -> tuple[float, float, float]:
-    """Bias of the estimate, bias of the naive maximum, coverage; eight candidates that are nearly as good."""
-    means = np.linspace(1.5, 1.6, 8)
-    y, scores = population(300_000, means, seed=1_000_000)
+def simulate(measure: str, positives: int, draws: int, resamples: int) -> Floats:
+    """Errors of the estimate and of the naive maximum, and coverage; six candidates that are nearly as good."""
+    means = np.linspace(1.5, 1.6, 6)
+    y, scores = population(1_000_000, means, seed=1_000_000)
     truth = [hard_value(parse(measure), each, y) for each in scores]
     found = []
     for seed in range(draws):
@@ -322,21 +322,24 @@ def simulate(measure: str, positives: int, draws: int, resamples: int) -> tuple[
         naive = max(chosen.values.values()) - best
         covered = chosen.estimate.low <= own <= chosen.estimate.high
         found.append((chosen.estimate.estimate - own, naive, covered))
-    bias, naive, covered = np.mean(found, axis=0)
-    return float(bias), float(naive), float(covered)
+    return np.array(found)
 
 
 def test_estimate_is_nearer_the_truth_than_the_maximum() -> None:
-    bias, naive, covered = simulate("ap", 100, draws=25, resamples=40)
+    bias, naive, covered = simulate("ap", 100, draws=25, resamples=40).mean(axis=0)
     assert abs(bias) < naive
     assert covered >= 0.8
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("positives", [100, 300])
-@pytest.mark.parametrize(("measure", "most"), [("auc", 0.01), ("ap", 0.01), ("precision@recall>=0.8", 0.02)])
+@pytest.mark.parametrize(
+    ("measure", "most"), [("auc", 0.01), ("ap", 0.01), ("precision@recall>=0.8", 0.02), ("f1", 0.01)]
+)
 def test_honest_estimate(measure: str, most: float, positives: int) -> None:
-    bias, naive, covered = simulate(measure, positives, draws=400, resamples=200)
+    found = simulate(measure, positives, draws=200, resamples=100)
+    bias, _, covered = found.mean(axis=0)
     assert abs(bias) <= most
-    assert abs(bias) <= naive / 3 + 0.002  # the simulation's own error
+    errors = np.sign(bias) * found[:, 0] - found[:, 1] / 3
+    assert errors.mean() <= 2 * errors.std() / np.sqrt(len(errors))  # a third, within the simulation's own error
     assert 0.92 <= covered <= 0.99
