@@ -126,6 +126,31 @@ def test_draws_are_those_of_the_measure(measure: str) -> None:
         np.testing.assert_allclose(drawn[3], expected, rtol=1e-9)
 
 
+@pytest.mark.parametrize("measure", ["f1", "fpr@tpr>=0.8"])
+def test_bins_of_many_rows_stand_for_the_rows(measure: str) -> None:
+    y, scores = population(6000, np.array([1.5, 1.6]), seed=6)
+    binned = draw_criteria(scores, y, parse(measure), resamples=200, guards=False)[0]
+    rng = np.random.default_rng(0)
+    plain = [hard_value(parse(measure), scores[0, rows], y[rows]) for rows in rng.integers(6000, size=(200, 6000))]
+    assert binned.all_rows[0] == hard_value(parse(measure), scores[0], y)
+    assert binned.inside[:, 0].mean() == pytest.approx(np.mean(plain), abs=0.005)
+    assert binned.inside[:, 0].std() == pytest.approx(np.std(plain), rel=0.25)
+
+
+def test_calls_of_a_criterion_are_fewer_on_many_rows() -> None:
+    calls: list[int] = []
+
+    def value(scores: Floats, labels: Labels, weight: Floats, rows: Labels) -> float:
+        calls[-1] += len(rows) > 0
+        return float(np.average(scores[labels == 1], weights=weight[labels == 1]))
+
+    for rows in (1000, 100_001):
+        y, scores = population(rows, np.array([1.5]), seed=7)
+        calls.append(0)
+        select(named(scores), y, "auc", value=value, guards=False)
+    assert calls == [1 + 2 * 100, 1 + 2 * 40]
+
+
 def test_ties_in_everything() -> None:
     y = np.array([0, 1] * 30)
     found = select({"a": np.zeros(60), "b": np.zeros(60)}, y, "ap", resamples=20)
