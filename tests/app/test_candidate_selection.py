@@ -148,7 +148,7 @@ def test_calls_of_a_criterion_are_fewer_on_many_rows() -> None:
         y, scores = population(rows, np.array([1.5]), seed=7)
         calls.append(0)
         select(named(scores), y, "auc", value=value, guards=False)
-    assert calls == [1 + 2 * 100, 1 + 2 * 40]
+    assert calls == [1 + 2 * 100, 1 + 2 * 30]
 
 
 def test_ties_in_everything() -> None:

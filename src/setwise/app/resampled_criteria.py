@@ -30,7 +30,7 @@ from setwise.metrics.curve_measures import at_best_threshold, curve_measure
 
 RESAMPLES = 300
 RESAMPLES_ROW_BY_ROW = 100  # of a function of the rows, which costs a call for each draw and candidate
-RESAMPLES_MANY_ROWS = 40  # of the same, where calls are long and errors small
+RESAMPLES_MANY_ROWS = 30  # of the same, where calls are long and errors small
 MANY_ROWS = 100_000
 
 Floats = NDArray[np.float64]

@@ -18,7 +18,7 @@ on the rows of each bootstrap draw and oob that on the rows it leaves out, a sha
 For a chosen candidate that difference is a mean over candidates, each with the share of draws that choose it: the own
 value of the chosen one is too good by luck as well, which the difference would tell as fewer rows do.
 
-**Interval.** Normal on the log-odds of the measure, with the bootstrap deviation of the winner's value and 0.7 of what
+**Interval.** Normal on the log-odds of the measure, with the bootstrap deviation of the winner's value and half of what
 was corrected; so it stays within [0, 1]. For operating points the deviations below and above are taken apart, about
 the value, as a bent curve makes them unlike, and all of what was corrected. Differences, and criteria that are no
 rates, have it on their own scale. Chosen and checked by simulation (``benchmarks/honest_estimate.py``).
@@ -40,7 +40,7 @@ from setwise.metrics import Interval
 _EDGE = 1e-6  # measures this near to 0 or 1 have no log-odds to speak of
 _FLATTEST = 0.02  # p (1 - p) from which on a correction near 0 or 1 is not blown up further
 _POINT_FACTOR = 2.25  # of oob - bag, see above
-_UNSURE = 0.7  # the share of a correction that is taken for its standard error
+_UNSURE = 0.5  # the share of a correction that is taken for its standard error
 
 
 class Kind(Enum):

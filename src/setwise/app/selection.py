@@ -123,7 +123,7 @@ def select(
         standard_errors: How far behind the best a simpler candidate may be.
         guards: Whether it must be as near in average precision and cross-entropy too.
         small_sample: Whether to take off the measure's own bias on few rows.
-        resamples: Bootstrap draws; None for 300, or with ``value`` 100, and 40 on more than 100,000 rows.
+        resamples: Bootstrap draws; None for 300, or with ``value`` 100, and 30 on more than 100,000 rows.
         level: Of the interval.
         seed: Of the draws.
         value: A criterion in the measure's place, ``value(scores, labels, weight, rows) -> float``, such as the
