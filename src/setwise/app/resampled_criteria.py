@@ -30,6 +30,8 @@ from setwise.metrics.curve_measures import at_best_threshold, curve_measure
 
 RESAMPLES = 300
 RESAMPLES_ROW_BY_ROW = 100  # of a function of the rows, which costs a call for each draw and candidate
+RESAMPLES_MANY_ROWS = 30  # of the same, where calls are long and errors small
+MANY_ROWS = 100_000
 
 Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -63,9 +65,15 @@ class Draws:
         return np.asarray(np.std(known[:, :, None] - known[:, None, :], axis=0, ddof=1))
 
     def behind(self, values: Floats) -> Floats:
-        """By how many standard errors each candidate is behind the best.  # shape: (candidates,)."""
-        best = int(np.argmax(values))
-        gap, error = values[best] - values, self.spread[best]
+        """By how many standard errors each candidate is behind the best.
+
+        Args:
+            values: Of the candidates, on all rows or on each draw.  # shape: (*draws, candidates)
+
+        Returns:
+            Of the same shape.
+        """
+        gap, error = values.max(axis=-1, keepdims=True) - values, self.spread[np.argmax(values, axis=-1)]
         return np.asarray(np.divide(gap, error, out=np.where(gap > 0, np.inf, 0.0), where=error > 0))
 
 
@@ -186,8 +194,9 @@ def _of_measures(
     for measure, (whole, values) in zip(measures, drawn, strict=True):
         own = hard_value(measure, scores, labels, weight)
         sign = -1.0 if measure.minimize else 1.0
-        # Bins change the value on all rows a little; every draw is moved by as much.
-        moved = np.where(lacking, np.nan, sign * values + (own - sign * whole))
+        # Bins change the value on all rows a little; every draw is moved by as much, within the range of a rate.
+        moved = np.clip(sign * values + (own - sign * whole), min(sign, 0.0), max(sign, 0.0))
+        moved[lacking] = np.nan
         found.append([np.asarray(own), *np.split(moved, [len(resamplers[0].counts)])])
     return found
 
@@ -250,7 +259,8 @@ def _row_by_row(
         for k in np.flatnonzero(~lacking):
             times = resampler.counts[k][resampler.block] * plain
             rows = np.flatnonzero(times > 0)
-            drawn[k] = [value(scores[rows], labels[rows], times[rows], rows) for scores in table]
+            drawn_labels, times = labels[rows], times[rows]
+            drawn[k] = [value(scores[rows], drawn_labels, times, rows) for scores in table]
         found.append(drawn)
     return Draws(*found)
 
