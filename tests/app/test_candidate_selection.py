@@ -368,3 +368,12 @@ def test_honest_estimate(measure: str, most: float, positives: int) -> None:
     errors = np.sign(bias) * found[:, 0] - found[:, 1] / 3
     assert errors.mean() <= 2 * errors.std() / np.sqrt(len(errors))  # a third, within the simulation's own error
     assert 0.92 <= covered <= 0.99
+
+
+def test_guards_have_no_say_against_the_measure_itself() -> None:
+    y, scores = population(20_000, np.array([1.5]), seed=7)
+    top = scores[0] > np.quantile(scores[0], 0.4)  # the same order at the top, none below: bad for cross-entropy alone
+    flat = np.where(top, scores[0], -50.0 + 0.1 * np.random.default_rng(0).normal(size=len(y)))
+    better = flat + 1.2 * y * (scores[0] > np.quantile(scores[0], 0.45))
+    found = select({"calibrated": scores[0], "better at the floor": better}, y, "precision@recall>=0.8", resamples=60)
+    assert found.chosen == "better at the floor"
