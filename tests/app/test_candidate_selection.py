@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 from setwise import metrics
 from setwise._checks import InputError
-from setwise.app.resampled_criteria import draw_criteria, draw_measures, draw_rows
+from setwise.app.resampled_criteria import Draws, draw_criteria, draw_measures, draw_rows
 from setwise.app.selected_value import rate_interval
-from setwise.app.selection import select, select_classes
+from setwise.app.selection import choose, select, select_classes
 from setwise.linear.continuation import hard_value
 from setwise.measures import parse
 from setwise.metrics.bootstrap import Resampler
@@ -371,9 +371,13 @@ def test_honest_estimate(measure: str, most: float, positives: int) -> None:
 
 
 def test_guards_have_no_say_against_the_measure_itself() -> None:
-    y, scores = population(20_000, np.array([1.5]), seed=7)
-    top = scores[0] > np.quantile(scores[0], 0.4)  # the same order at the top, none below: bad for cross-entropy alone
-    flat = np.where(top, scores[0], -50.0 + 0.1 * np.random.default_rng(0).normal(size=len(y)))
-    better = flat + 1.2 * y * (scores[0] > np.quantile(scores[0], 0.45))
-    found = select({"calibrated": scores[0], "better at the floor": better}, y, "precision@recall>=0.8", resamples=60)
-    assert found.chosen == "better at the floor"
+    noise = 0.01 * np.random.default_rng(0).normal(size=(50, 2)) / np.sqrt(2)  # differences have an error of 0.01
+    none = np.empty((0, 2))
+
+    def winner(measure: list[float], guard: list[float]) -> int:
+        criteria = [Draws(np.array(each), np.array(each) + noise, none) for each in (measure, guard)]
+        return int(choose(criteria, [each.all_rows for each in criteria], 1.0))
+
+    assert winner([0.50, 0.60], [0.9, 0.5]) == 1  # ten errors ahead, whatever the guard says
+    assert winner([0.50, 0.515], [0.9, 0.5]) == 0  # one and a half: the guard decides
+    assert winner([0.50, 0.51], [0.5, 0.5]) == 0  # as good as equal: the simpler one
