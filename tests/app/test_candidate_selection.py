@@ -380,4 +380,4 @@ def test_guards_have_no_say_against_the_measure_itself() -> None:
 
     assert winner([0.50, 0.60], [0.9, 0.5]) == 1  # ten errors ahead, whatever the guard says
     assert winner([0.50, 0.515], [0.9, 0.5]) == 0  # one and a half: the guard decides
-    assert winner([0.50, 0.51], [0.5, 0.5]) == 0  # as good as equal: the simpler one
+    assert winner([0.50, 0.505], [0.5, 0.5]) == 0  # as good as equal: the simpler one
