@@ -16,12 +16,12 @@ from safetensors.torch import load_file, save_file
 
 from setwise import metrics
 from setwise._checks import InputError
+from setwise.app.constraints import Constraints
 from setwise.app.files import plain, write_json
 from setwise.app.networks import MLP
 from setwise.app.run_folder import RunFolder
 from setwise.experiments import comparison, fitting, learners, learning, problem
 from setwise.experiments.comparison import ComparisonSettings, compare
-from setwise.app.constraints import Constraints
 from setwise.experiments.judging import judge, row_of
 from setwise.experiments.problem import draw, initial_network, load_problem
 from setwise.experiments.rejudging import rejudge

@@ -14,12 +14,12 @@ import torch
 
 from setwise import metrics
 from setwise._checks import InputError
+from setwise.app.constraints import Constraints, Groups, check_text, group_columns, scored
 from setwise.app.model_file import TableModel
 from setwise.app.run_folder import RunFolder
 from setwise.data import NumberCode, read_frame
 from setwise.experiments import comparison
 from setwise.experiments.comparison import ComparisonSettings, compare, with_epochs
-from setwise.app.constraints import Constraints, Groups, check_text, group_columns, scored
 from setwise.experiments.problem import draw, draw_rows, load_problem
 from setwise.experiments.rejudging import rejudge
 from setwise.experiments.settings import read_settings

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 from setwise.app.choice import BASELINE, Choice, shares
 from setwise.app.decision import Decision
-from setwise.measures import Measure
 from setwise.metrics import Interval
 from setwise.report.text import interval_text
 
@@ -15,9 +14,15 @@ CLAIMED = 100  # positives from which on a figure for new rows is claimed, and n
 _NAMED = 4  # members of a stack that are named
 
 
-def headline(choice: Choice, decision: Decision, measure: Measure) -> list[str]:
-    """The sentences that come first."""
-    return [_shipped(choice), *_compared(choice, measure), *decided(decision, choice)]
+def headline(choice: Choice, decision: Decision, criterion: str) -> list[str]:
+    """The sentences that come first.
+
+    Args:
+        choice: What is shipped.
+        decision: Its threshold.
+        criterion: Title of what the candidates are compared by.
+    """
+    return [_shipped(choice), *_compared(choice, criterion), *decided(decision, choice)]
 
 
 def _shipped(choice: Choice) -> str:
@@ -44,19 +49,21 @@ def _best(choice: Choice) -> str:
     return f"best, the {choice.title(choice.selection.best)}"
 
 
-def _compared(choice: Choice, measure: Measure) -> list[str]:
+def _compared(choice: Choice, criterion: str) -> list[str]:
     """The measure beside logistic regression's and that of the best cross-entropy candidate."""
     selection, positives = choice.selection, int(choice.labels.sum())
     estimate = selection.estimate
     if positives < CLAIMED:
         few = f"{positives} positives are too few to claim a figure for new rows; out of fold it was"
-        lines = [f"{measure.title}: {few} {interval_text(estimate)}."]
+        lines = [f"{criterion}: {few} {interval_text(estimate)}."]
     else:
-        lines = [f"{measure.title} on new rows: {interval_text(estimate)}, {estimate.level:.0%} interval."]
+        lines = [f"{criterion} on new rows: {interval_text(estimate)}, {estimate.level:.0%} interval."]
     others = {BASELINE: "Logistic regression"} if BASELINE in choice.fits and choice.name != BASELINE else {}
     best = choice.best_cross_entropy
     if best is not None and best not in (choice.name, BASELINE):
         others[best] = f"Best cross-entropy candidate, {choice.title(best)}"
+    if best == choice.name != BASELINE:
+        lines[0] += " No other candidate trained by cross-entropy is better."
     if others:
         lines.append(" ".join(_beside(choice, name, said) for name, said in others.items()))
     return lines

@@ -5,8 +5,9 @@ one wins where it is at most ``standard_errors`` standard errors of the paired d
 errors by the bootstrap of the rows). A measure at one operating point is so noisy on few positives that much worse
 models are within an error of the best. So nearness is asked of two guards as well, which use all rows: average
 precision, and cross-entropy after Platt scaling. They decide among the candidates that the measure cannot tell apart:
-one that is more than two standard errors behind by the measure itself is out. On 15 tables, 39 splits, the rule on precision at recall 0.8 alone
-ships models of mean average precision .837, with the guards .854; always shipping the stack .854.
+one that is more than two standard errors behind by the measure itself is out. On 15 tables, 39 splits, the rule on
+precision at recall 0.8 alone ships models of mean average precision .837, with the guards .854; always shipping the
+stack .854.
 
 **Estimate.** The value of the winner is too good, since it was chosen for it. With b over bootstrap draws, each of
 which makes a choice of its own on its in-bag rows by the same rule,

@@ -58,6 +58,8 @@ class TrainReport:
     Attributes:
         title: The table, and what was predicted.
         measure: Title of the measure.
+        criterion: Title of what the candidates are compared by: the measure, or what the best threshold under the
+            constraints reaches.
         headline: What is shipped, how good it is, and what of the constraints holds, in sentences.
         candidates: All that were finished, from the simplest on.
         columns: What they are worth, the most important first; empty where it was not asked for.
@@ -71,6 +73,7 @@ class TrainReport:
 
     title: str
     measure: str
+    criterion: str
     headline: tuple[str, ...]
     candidates: tuple[CandidateRow, ...]
     columns: tuple[ColumnRow, ...]
@@ -99,7 +102,7 @@ class TrainReport:
     def candidate_table(self) -> tuple[list[str], list[list[str]]]:
         """Heads and cells of the table of candidates."""
         level = f"{100 * self.level:g} %"
-        heads = ["Candidate", f"{self.measure} [{level}]", "shipped minus it", "CPU s", ""]
+        heads = ["Candidate", f"{self.criterion} [{level}]", "shipped minus it", "CPU s", ""]
         rows = [
             [
                 row.title,
@@ -142,6 +145,7 @@ class TrainReport:
         return {
             "title": self.title,
             "measure": self.measure,
+            "criterion": self.criterion,
             "headline": list(self.headline),
             "candidates": [_candidate(row, seconds=seconds) for row in self.candidates],
             "columns": [[row.column, row.drop, row.error, row.share] for row in self.columns],
@@ -158,7 +162,7 @@ class TrainReport:
         Raises:
             InputError: When a value cannot be one of a report; a missing one is a KeyError.
         """
-        for name in ("title", "measure"):
+        for name in ("title", "measure", "criterion"):
             if not isinstance(state[name], str) or len(state[name]) > MOST_LENGTH:
                 raise InputError(f"Expected `{name}` of the report to be a text, but got {state[name]!r:.80}.")
         if state["certificate"] is not None and not isinstance(state["certificate"], dict):
@@ -168,6 +172,7 @@ class TrainReport:
         return cls(
             title=state["title"],
             measure=state["measure"],
+            criterion=state["criterion"],
             headline=read_texts("headline", state["headline"]),
             candidates=tuple(_read_candidate(row) for row in state["candidates"]),
             columns=tuple(ColumnRow(str(name), *map(float, rest)) for name, *rest in state["columns"]),

@@ -44,6 +44,7 @@ from setwise.app.table_problem import TableProblem, load_table_problem, located
 from setwise.app.test_set import test_sentences
 from setwise.app.train_page import column_fates
 from setwise.app.train_report import CandidateRow, ColumnRow, TrainReport
+from setwise.report.measuring import title_of
 
 PACKAGES = ("setwise", "torch", "numpy", "scikit-learn", "lightgbm")
 MOST_SCORED = 400  # permuted columns that are scored on all the rows that importance takes
@@ -262,13 +263,14 @@ def _trained(problem: TableProblem, candidates: Sequence[Candidate], settings: T
         store=store,
         progress=work.progress,
     )
+    criterion, value = _criterion(problem, settings)
     with _stage(work, "choosing"):
         choice = choose_model(
             fits,
             measure,
             seed=settings.seed,
             level=settings.confidence or CONFIDENCE,
-            value=_criterion(problem, settings),
+            value=value,
         )
     groups = {name: Groups(each.codes[choice.scored], each.names) for name, each in problem.groups.items()}
     with _stage(work, "certifying the threshold"):
@@ -280,7 +282,8 @@ def _trained(problem: TableProblem, candidates: Sequence[Candidate], settings: T
     with _stage(work, "importance of the columns"):
         columns = _importance(problem, choice, settings)
     with _stage(work, "evaluating"):
-        report = _report(problem, dataclasses.replace(choice, ensemble=ensemble), decision, groups, columns, settings)
+        choice = dataclasses.replace(choice, ensemble=ensemble)
+        report = _report(problem, choice, decision, groups, columns, criterion, settings)
     return TableModel(
         problem.encoding,
         ensemble,
@@ -299,16 +302,17 @@ def _stage(work: Work, name: str) -> Iterator[None]:
     yield
 
 
-def _criterion(problem: TableProblem, settings: TrainSettings) -> Criterion | None:
-    """With constraints by group: what is reached at the best threshold that meets them; else the measure itself."""
+def _criterion(problem: TableProblem, settings: TrainSettings) -> tuple[str, Criterion | None]:
+    """Title and function: with constraints by group what the best threshold under them reaches, else the measure."""
     constraints, measure = Constraints(settings.subject_to, problem.groups), settings.parsed_measure()
     if not any(each.group is not None for each in constraints.each):
-        return None
+        return measure.title, None
     asked = constraints.with_own(measure.subject_to)
     maximize = objective(asked, measure.maximize_threshold, own=measure.subject_to or measure.at_threshold)
     scored = problem.folds(settings).scored
     codes = {name: group.codes[scored] for name, group in problem.groups.items()}
-    return constrained_value(constraints, codes, maximize, measure.subject_to)
+    title = f"{title_of(maximize)} under the constraints"
+    return title, constrained_value(constraints, codes, maximize, measure.subject_to)
 
 
 def _importance(problem: TableProblem, choice: Choice, settings: TrainSettings) -> list[Importance]:
@@ -333,18 +337,20 @@ def _report(
     decision: Decision,
     groups: dict[str, Groups],
     columns: Sequence[Importance],
+    criterion: str,
     settings: TrainSettings,
 ) -> TrainReport:
     measure, classes = settings.parsed_measure(), problem.encoding.classes
     title = f"{problem.name}: {problem.encoding.target} is {classes[1]!r} or not"
     carries = warning_of(columns)
     remarks = [f"{choice.fits.skipped[name]}: {name} was left out." for name in choice.fits.skipped]
-    said = headline(choice, decision, measure)
+    said = headline(choice, decision, criterion)
     if problem.test is not None:
         said += test_sentences(problem.test, choice.ensemble, decision, settings)
     return TrainReport(
         title=title,
         measure=measure.title,
+        criterion=criterion,
         headline=tuple(said),
         candidates=tuple(_candidate_row(choice, name) for name in choice.logits),
         columns=tuple(ColumnRow(each.column, each.drop, each.error, each.share) for each in columns),
