@@ -312,6 +312,7 @@ def _criterion(problem: TableProblem, settings: TrainSettings) -> tuple[str, Cri
     scored = problem.folds(settings).scored
     codes = {name: group.codes[scored] for name, group in problem.groups.items()}
     title = f"{title_of(maximize)} under the constraints"
+    title = title[0].upper() + title[1:]
     return title, constrained_value(constraints, codes, maximize, measure.subject_to)
 
 
