@@ -15,39 +15,24 @@ array([0, 1])
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import importlib.metadata
 import os
-import platform
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from setwise._checks import InputError, in_range, is_count
-from setwise.app.assessment import assess
 from setwise.app.candidates import Candidate, candidates_of
-from setwise.app.choice import Choice, choose_model, refitted
-from setwise.app.constrained import CONSTRAINED, constrained_network, constrained_value
-from setwise.app.constraints import Constraints, Groups
-from setwise.app.cross_fit import Event, cross_fit
-from setwise.app.decision import Decision, decide, objective
-from setwise.app.files import plain, write_json
+from setwise.app.conclusion import conclude, results_of
+from setwise.app.constrained import CONSTRAINED, constrained_network
+from setwise.app.constraints import Constraints
+from setwise.app.cross_fit import CrossFit, Event, cross_fit
+from setwise.app.files import write_json
 from setwise.app.fit_store import FitStore
-from setwise.app.headline import headline
-from setwise.app.importance import REPEATS, Importance, encoded_columns, permutation_importance, warning_of
 from setwise.app.model_file import TableModel
-from setwise.app.resampled_criteria import Criterion
 from setwise.app.run_folder import FITS, FORMAT, MODEL, REPORT, RESULTS, TABLE, RunFolder
 from setwise.app.settings import CONFIDENCE, TrainSettings, check_same
 from setwise.app.table_problem import TableProblem, load_table_problem, located
-from setwise.app.test_set import test_sentences
-from setwise.app.train_page import column_fates
-from setwise.app.train_report import CandidateRow, ColumnRow, TrainReport
-from setwise.report.measuring import title_of
-
-PACKAGES = ("setwise", "torch", "numpy", "scikit-learn", "lightgbm")
-MOST_SCORED = 400  # permuted columns that are scored on all the rows that importance takes
 
 Notes = Callable[[str], object]
 Progress = Callable[[Event], None]
@@ -205,14 +190,14 @@ def train_table(source: Any, settings: TrainSettings, work: Work) -> TableModel:
                 work.folder.check_free(overwrite=work.overwrite)
         work.progress(Event("stage", "reading the table", 0, 0))
         problem = load_table_problem(source, settings)
-        candidates = _candidates(problem, settings)
+        candidates = wanted_candidates(problem, settings)
         if work.folder is not None:
             stack.enter_context(work.folder.locked(create=True))
         for text in () if work.resume else problem.notes:  # a resumed run has said them
             work.notes(text)
         if work.folder is not None:
             _prepare(work.folder, settings, problem, work)
-        model = _trained(problem, candidates, settings, work)
+        model = conclude(problem, _fitted(problem, candidates, settings, work), settings, progress=work.progress)
         if work.folder is not None:
             write(model, work.folder, settings)
         return model
@@ -230,7 +215,7 @@ def _prepare(folder: RunFolder, settings: TrainSettings, problem: TableProblem, 
         work.notes(text)
 
 
-def _candidates(problem: TableProblem, settings: TrainSettings) -> list[Candidate]:
+def wanted_candidates(problem: TableProblem, settings: TrainSettings) -> list[Candidate]:
     """Those asked for; with constraints by group also the network that is trained under them."""
     names = [name for name in settings.models if name != CONSTRAINED] if settings.models else None
     found = candidates_of(names) if names is None or names else []
@@ -246,16 +231,16 @@ def _candidates(problem: TableProblem, settings: TrainSettings) -> list[Candidat
     return found
 
 
-def _trained(problem: TableProblem, candidates: Sequence[Candidate], settings: TrainSettings, work: Work) -> TableModel:
-    """Fit, choose, decide, describe."""
-    measure, folds, rows = settings.parsed_measure(), problem.folds(settings), problem.rows
+def _fitted(problem: TableProblem, candidates: Sequence[Candidate], settings: TrainSettings, work: Work) -> CrossFit:
+    """Every candidate fitted to every fold."""
+    folds, rows = problem.folds(settings), problem.rows
     store = None
     if work.folder is not None:
         store = FitStore(work.folder.path / FITS, folds, rows.x.shape[1], work.notes)
-    fits = cross_fit(
+    return cross_fit(
         rows,
         folds,
-        measure,
+        settings.parsed_measure(),
         candidates,
         seed=settings.seed,
         workers=work.side_by_side,
@@ -263,154 +248,14 @@ def _trained(problem: TableProblem, candidates: Sequence[Candidate], settings: T
         store=store,
         progress=work.progress,
     )
-    criterion, value = _criterion(problem, settings)
-    with _stage(work, "choosing"):
-        choice = choose_model(
-            fits,
-            measure,
-            seed=settings.seed,
-            level=settings.confidence or CONFIDENCE,
-            value=value,
-        )
-    groups = {name: Groups(each.codes[choice.scored], each.names) for name, each in problem.groups.items()}
-    with _stage(work, "certifying the threshold"):
-        decision = decide(choice.logits[choice.name], choice.labels, choice.weight, groups, settings)
-    ensemble = choice.ensemble
-    if folds.kind == "time":
-        with _stage(work, "refitting to all rows"):
-            ensemble = refitted(choice, measure, seed=settings.seed)
-    with _stage(work, "importance of the columns"):
-        columns = _importance(problem, choice, settings)
-    with _stage(work, "evaluating"):
-        choice = dataclasses.replace(choice, ensemble=ensemble)
-        report = _report(problem, choice, decision, groups, columns, criterion, settings)
-    return TableModel(
-        problem.encoding,
-        ensemble,
-        decision.score_threshold,
-        settings.measure,
-        decision.calibration,
-        problem.types,
-        _about(problem, choice, settings),
-        report,
-    )
-
-
-@contextlib.contextmanager
-def _stage(work: Work, name: str) -> Iterator[None]:
-    work.progress(Event("stage", name, 0, 0))
-    yield
-
-
-def _criterion(problem: TableProblem, settings: TrainSettings) -> tuple[str, Criterion | None]:
-    """Title and function: with constraints by group what the best threshold under them reaches, else the measure."""
-    constraints, measure = Constraints(settings.subject_to, problem.groups), settings.parsed_measure()
-    if not any(each.group is not None for each in constraints.each):
-        return measure.title, None
-    asked = constraints.with_own(measure.subject_to)
-    maximize = objective(asked, measure.maximize_threshold, own=measure.subject_to or measure.at_threshold)
-    scored = problem.folds(settings).scored
-    codes = {name: group.codes[scored] for name, group in problem.groups.items()}
-    title = f"{title_of(maximize)} under the constraints"
-    title = title[0].upper() + title[1:]
-    return title, constrained_value(constraints, codes, maximize, measure.subject_to)
-
-
-def _importance(problem: TableProblem, choice: Choice, settings: TrainSettings) -> list[Importance]:
-    """Of every column, on fewer rows and permutations where there are very many."""
-    columns = encoded_columns(problem.encoding)
-    many = len(columns) * REPEATS > MOST_SCORED
-    return permutation_importance(
-        problem.rows,
-        choice.fits.folds,
-        choice.ensemble.of_fold,
-        columns,
-        settings.parsed_measure(),
-        repeats=1 if many else REPEATS,
-        most_rows=2_000 if many else 5_000,
-        seed=settings.seed,
-    )
-
-
-def _report(
-    problem: TableProblem,
-    choice: Choice,
-    decision: Decision,
-    groups: dict[str, Groups],
-    columns: Sequence[Importance],
-    criterion: str,
-    settings: TrainSettings,
-) -> TrainReport:
-    measure, classes = settings.parsed_measure(), problem.encoding.classes
-    title = f"{problem.name}: {problem.encoding.target} is {classes[1]!r} or not"
-    carries = warning_of(columns)
-    remarks = [f"{choice.fits.skipped[name]}: {name} was left out." for name in choice.fits.skipped]
-    said = headline(choice, decision, criterion)
-    if problem.test is not None:
-        said += test_sentences(problem.test, choice.ensemble, decision, settings)
-    return TrainReport(
-        title=title,
-        measure=measure.title,
-        criterion=criterion,
-        headline=tuple(said),
-        candidates=tuple(_candidate_row(choice, name) for name in choice.logits),
-        columns=tuple(ColumnRow(each.column, each.drop, each.error, each.share) for each in columns),
-        remarks=(*remarks, *(() if carries is None else (carries,))),
-        threshold=decision.threshold,
-        certificate=decision.certificate,
-        level=choice.selection.estimate.level,
-        evaluation=assess(choice, decision, groups, settings, title=title, classes=classes),
-        fates=column_fates(problem.encoding, settings),
-    )
-
-
-def _candidate_row(choice: Choice, name: str) -> CandidateRow:
-    selection, shipped = choice.selection, name == choice.name
-    notes = ["shipped"] if shipped else []
-    notes += ["on the measure"] if choice.on_measure(name) else []
-    return CandidateRow(
-        name,
-        choice.title(name),
-        selection.estimate if shipped else selection.interval_of(name),
-        None if shipped else selection.difference(name),
-        choice.fits[name].seconds if name in choice.fits else float("nan"),
-        tuple(notes),
-    )
-
-
-def _about(problem: TableProblem, choice: Choice, settings: TrainSettings) -> dict[str, Any]:
-    """Where a model comes from, as plain values that are the same every time."""
-    found: dict[str, Any] = plain(
-        {
-            "data": problem.name,
-            "rows": len(problem.rows.y),
-            "positives": int(problem.rows.y.sum()),
-            "chosen": choice.name,
-            "weights": {} if choice.ensemble.stack is None else choice.ensemble.stack.share,
-            "settings": settings.to_dict() | {"data": problem.name},
-            "versions": versions(),
-        }
-    )
-    return found
-
-
-def versions() -> dict[str, str]:
-    """Versions of what decides the numbers."""
-    found = {"python": platform.python_version()}
-    for name in PACKAGES:
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            found[name] = importlib.metadata.version(name)
-    return found
 
 
 def write(model: TableModel, folder: RunFolder, settings: TrainSettings) -> None:
     """The model, the results and the page, each as a whole."""
     report = model.report()
     model.save(folder.path / MODEL)
-    results = {"format": FORMAT, "settings": settings.to_dict(), "report": report.to_dict(), "about": dict(model.about)}
-    evaluation = {} if report.evaluation is None else report.evaluation.to_dict()
-    write_json(folder.path / RESULTS, results | {"evaluation": evaluation})
+    write_json(folder.path / RESULTS, {"format": FORMAT, **results_of(model, settings), "about": dict(model.about)})
     report.write(folder.path / REPORT)
 
 
-__all__ = ["Work", "train", "train_table", "versions", "write"]
+__all__ = ["Work", "train", "train_table", "wanted_candidates", "write"]
