@@ -14,7 +14,7 @@ An encoding is plain data (:meth:`TableEncoding.to_dict`), kept as JSON with the
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from setwise.data.tables.codes import ColumnCode, News, not_finite, number_or_in
 from setwise.data.tables.kinds import Kind
 from setwise.data.tables.reading import frame_of
 from setwise.data.tables.stored_codes import CODES, code_from_dict
+from setwise.data.tables.target import MOST_CLASSES
 from setwise.data.tables.values import check_types, near_column
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class TableEncoding:
         negative: The value that becomes 0, or None where every other value does.
         header: Whether the file's first row holds the names.
         left_out: Columns that are no inputs, with the reason.
+        further: With several classes, the values that become labels 2, 3, ....
     """
 
     features: tuple[ColumnCode, ...]
@@ -52,6 +54,7 @@ class TableEncoding:
     negative: str | None
     header: bool = True
     left_out: Mapping[str, str] = field(default_factory=dict)
+    further: tuple[str, ...] = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -59,9 +62,9 @@ class TableEncoding:
         return tuple(name for code in self.features for name in code.columns)
 
     @property
-    def classes(self) -> tuple[str, str]:
-        """Names of label 0 and label 1."""
-        return (f"not {self.positive}" if self.negative is None else self.negative, self.positive)
+    def classes(self) -> tuple[str, ...]:
+        """Names of label 0, label 1, and with several classes of label 2, 3, ...."""
+        return (f"not {self.positive}" if self.negative is None else self.negative, self.positive, *self.further)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -140,7 +143,8 @@ class TableEncoding:
             | {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(code).items()}
             for code in self.features
         ]
-        return {"features": codes, **state, "left_out": dict(self.left_out)}
+        further = {"further": list(self.further)} if self.further else {}
+        return {"features": codes, **state, "left_out": dict(self.left_out), **further}
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> TableEncoding:
@@ -150,7 +154,8 @@ class TableEncoding:
             InputError: When something is missing, of the wrong type or out of range.
         """
         types = {"features": list, "target": str, "positive": str, "negative": str | None, "header": bool}
-        check_types("encoding", state, {**types, "left_out": dict})
+        several = {"further": list} if isinstance(state, Mapping) and "further" in state else {}
+        check_types("encoding", state, {**types, "left_out": dict, **several})
         codes, width = [], 0
         for each in state["features"]:
             codes.append(code_from_dict(each))
@@ -163,7 +168,18 @@ class TableEncoding:
         left_out = dict(state["left_out"])
         if not all(isinstance(text, str) for item in left_out.items() for text in item):
             raise InputError("Expected `left_out` of the encoding to hold a text for each column, but it does not.")
-        return cls(tuple(codes), state["target"], state["positive"], state["negative"], state["header"], left_out)
+        found = cls(tuple(codes), state["target"], state["positive"], state["negative"], state["header"], left_out)
+        return replace(found, further=_read_classes(found, state["further"])) if several else found
+
+
+def _read_classes(encoding: TableEncoding, further: list[Any]) -> tuple[str, ...]:
+    """The third class and those after it, checked."""
+    names = [encoding.negative, encoding.positive, *further]
+    if not 2 < len(names) <= MOST_CLASSES or not all(isinstance(name, str) for name in names):
+        raise InputError(f"Expected the encoding to have two classes, or 3 to {MOST_CLASSES} texts, but it has others.")
+    if len(set(names)) < len(names):
+        raise InputError("Expected the classes of the encoding to have different names, but one comes twice.")
+    return tuple(further)
 
 
 def is_read(table: Any) -> bool:
@@ -189,6 +205,7 @@ def fit_encoding(
     header: bool = True,
     dropped: Mapping[str, str] | None = None,
     row_numbers: NDArray[np.int64] | None = None,
+    further: tuple[str, ...] = (),
 ) -> TableEncoding:
     """How the columns become numbers, with medians, categories and first dates of these rows only (default: all).
 
@@ -201,6 +218,7 @@ def fit_encoding(
         header: Whether the file's first row holds the names.
         dropped: Further columns that are no inputs, with the reason.
         row_numbers: Where the rows stood before those without a target were left out, for messages.
+        further: With several classes, the values after the first two.
     """
     for kind in kinds:
         if kind.infinite is not None and kind.is_input:
@@ -217,7 +235,7 @@ def fit_encoding(
         )
     left_out = {kind.name: f"{kind.kind}: {kind.why}" for kind in kinds if not kind.is_input}
     left_out |= {name: "empty: no value in the training rows" for name, code in made.items() if code is None}
-    return TableEncoding(codes, target, *classes, header, left_out | dict(dropped or {}))
+    return TableEncoding(codes, target, *classes, header, left_out | dict(dropped or {}), further)
 
 
 def _cell(column: Any, row: int) -> str:

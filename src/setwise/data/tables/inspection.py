@@ -33,6 +33,8 @@ from setwise.data.tables.values import find_column
 __all__ = ["ColumnReport", "Inspection", "TableWarning", "floor_warnings", "inspect", "split_columns", "table_warnings"]
 from setwise.data.tables.raw_table import RawTable, read_table
 
+_SHOWN = 8  # classes whose rows are listed
+
 
 @dataclass(frozen=True)
 class ColumnReport:
@@ -61,19 +63,24 @@ class Inspection:
         columns: Every column, in the table's order.
         warnings: What may go wrong.
         rows: Rows with a value of the target.
-        positives: How many of them are positive.
+        counts: How many there are of each class.
         target: Name of the target column.
-        classes: Names of label 0 and label 1.
+        classes: Names of label 0, label 1, and with several classes of label 2, 3, ....
         command: The command that trains on the table; empty where it is no file.
     """
 
     columns: tuple[ColumnReport, ...]
     warnings: tuple[TableWarning, ...]
     rows: int
-    positives: int
+    counts: tuple[int, ...]
     target: str
-    classes: tuple[str, str]
+    classes: tuple[str, ...]
     command: str
+
+    @property
+    def positives(self) -> int:
+        """Of two classes, rows of the positive one."""
+        return self.counts[1]
 
     @property
     def left_out(self) -> dict[str, str]:
@@ -93,12 +100,19 @@ class Inspection:
 
     @property
     def summary(self) -> str:
-        """Rows and positives, in a sentence."""
+        """Rows and positives, or rows of each class, in a sentence."""
+        if len(self.classes) > 2:
+            return f"{self.rows:,} rows, {len(self.classes)} classes of {self.target}: {self.shown_counts}."
         share = 100 * self.positives / self.rows
         return (
             f"{self.rows:,} rows, {self.positives:,} of them positive ({share:.3g} %): {self.target} is "
             f"{self.classes[1]!r}."
         )
+
+    @property
+    def shown_counts(self) -> str:
+        """Rows of the most frequent classes, and of the rarest."""
+        return shown_counts(dict(zip(self.classes, self.counts, strict=True)))
 
     def share(self, count: int) -> str:
         """A count of cells with its share of the rows."""
@@ -134,23 +148,44 @@ def inspect(
         calibration_share: Share of the rows that certify a threshold.
     """
     in_range("confidence", confidence, 0, 1, open_high=True)
-    table = read_table(source, target=target, positive=positive, drop=drop, use=use)
+    table = read_table(source, target=target, positive=positive, drop=drop, use=use, several_classes=True)
+    several = len(table.classes) > 2
     reports = tuple(_report(table, name) for name in table.columns)
     warnings = [TableWarning("reading", note) for note in table.notes]
     warnings += table_warnings(table) + split_warnings(table)
     texts = [subject_to] if isinstance(subject_to, str) else list(subject_to or ())
     floors = [*texts, *([own] if (own := own_floor(measure)) else [])]
-    warnings += floor_warnings(table, floors, confidence, calibration_share)
+    warnings += [_against_all(table)] if several else floor_warnings(table, floors, confidence, calibration_share)
     is_path = isinstance(source, str) or hasattr(source, "__fspath__")
     names = {
         flag: [find_column(name, table.columns, flag.strip("-")) for name in given]
         for flag, given in (("--group", group), ("--drop", drop), ("--use", use))
     }
-    flags = {"--subject-to": texts, **names, "--split": split_columns(table)[:1]}
+    flags: dict[str, Sequence[object]] = {"--subject-to": texts, **names, "--split": split_columns(table)[:1]}
+    if several:  # training refuses them without a positive value
+        flags |= {"--subject-to": [], "--group": []}
     command = _command(str(source), table, positive, measure, flags) if is_path else ""
     return Inspection(
-        reports, tuple(warnings), len(table), int(table.labels.sum()), table.target, table.classes, command
+        reports, tuple(warnings), len(table), tuple(table.counts.values()), table.target, table.classes, command
     )
+
+
+def _against_all(table: RawTable) -> TableWarning:
+    """That each class is learned against the others, and what is for one class alone."""
+    rarest = min(table.counts, key=lambda name: table.counts[name])
+    message = (
+        f"{table.target!r} has {len(table.classes)} classes: each is learned against the others, and the macro average "
+        "of the measure is reported. For one of them against the others, which constraints and results by group need: "
+        f"--positive {shlex.quote(rarest)}."
+    )
+    return TableWarning("target", message, table.target)
+
+
+def shown_counts(counts: Mapping[str, int]) -> str:
+    """``'a' 50, 'b' 48``: of many classes the most frequent ones and the rarest."""
+    names = sorted(counts, key=lambda name: -counts[name])
+    shown = [f"{name!r} {counts[name]:,}" for name in names]
+    return ", ".join(shown if len(shown) <= _SHOWN else [*shown[: _SHOWN - 2], "...", shown[-1]])
 
 
 def _report(table: RawTable, name: str) -> ColumnReport:
@@ -159,6 +194,9 @@ def _report(table: RawTable, name: str) -> ColumnReport:
         missing, distinct = int(column.isna().sum()), int(column.nunique())
         if name != table.target:
             return ColumnReport(name, "dropped", missing, distinct, "no input: dropped")
+        if len(table.classes) > 2:
+            words = f"target; {len(table.classes)} classes: {shown_counts(table.counts)}"
+            return ColumnReport(name, "target", missing, distinct, words)
         count = int(table.labels.sum())
         words = f"target; positive: {table.positive} ({count:,} of {len(table):,})"
         return ColumnReport(name, "target", missing, distinct, words)

@@ -45,7 +45,7 @@ class RawTable:
 
     Attributes:
         cells: Every column as it was read. Rows without a target are left out.
-        labels: 0 or 1 per row.  # shape: (n,)
+        labels: 0 or 1 per row; with several classes their numbers.  # shape: (n,)
         features: Names of the columns that may become inputs; what names rows is left out by :meth:`fit`.
         target: Name of the target column.
         positive: The value that became 1.
@@ -58,6 +58,7 @@ class RawTable:
         decimal_comma: Which way "1,234" is read where nothing else decides.
         dropped: Columns that are no inputs by the user's word, with the reason.
         row_numbers: Positions of the rows in the source; None for 0, 1, ....  # shape: (n,)
+        further: With several classes, the values that became 2, 3, ....
     """
 
     cells: pd.DataFrame
@@ -74,6 +75,7 @@ class RawTable:
     decimal_comma: bool = False
     dropped: Mapping[str, str] = field(default_factory=dict)
     row_numbers: NDArray[np.int64] | None = None
+    further: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -89,9 +91,14 @@ class RawTable:
         return coded(self.cells)
 
     @property
-    def classes(self) -> tuple[str, str]:
-        """Names of label 0 and label 1."""
-        return (f"not {self.positive}" if self.negative is None else self.negative, self.positive)
+    def classes(self) -> tuple[str, ...]:
+        """Names of label 0, label 1, and with several classes of label 2, 3, ...."""
+        return (f"not {self.positive}" if self.negative is None else self.negative, self.positive, *self.further)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Rows of each class."""
+        return dict(zip(self.classes, np.bincount(self.labels, minlength=len(self.classes)).tolist(), strict=True))
 
     @functools.cached_property
     def kinds(self) -> dict[str, Kind]:
@@ -118,6 +125,7 @@ class RawTable:
             header=self.header,
             dropped=self.dropped,
             row_numbers=self.row_numbers,
+            further=self.further,
         )
 
     def encode(self, encoding: TableEncoding, rows: ArrayLike | None = None) -> NDArray[np.float32]:
@@ -218,6 +226,7 @@ def read_table(
     header: bool | str = "infer",
     sep: str | None = None,
     max_categories: int = MOST_CATEGORIES,
+    several_classes: bool = False,
 ) -> RawTable:
     """Read a table and its labels, without fitting anything.
 
@@ -232,6 +241,7 @@ def read_table(
         header: Whether the first row holds names; ``"infer"`` looks.
         sep: Separator of a text table; default the one that cuts all rows alike.
         max_categories: Columns with more different texts than this are hashed.
+        several_classes: Whether the values of a target of 3 to 50, without ``positive``, are all classes.
     """
     one_of("header", header, ("infer", True, False))
     is_count("max_categories", max_categories, 2)
@@ -257,8 +267,9 @@ def read_table(
     if target_name in chosen:
         raise InputError(f"Expected `features` to be without the target {target_name!r}, but it is among them.")
     found = Target.of(target_name, frame[target_name])
-    one, zero = found.choose_positive(positive)
-    labels, notes = found.labels(one, zero), list(info.notes)
+    several = found.several_classes() if several_classes and positive is None else ()
+    one, zero = (several[1], several[0]) if several else found.choose_positive(positive)
+    labels, notes = found.labels(one, zero, several[2:]), list(info.notes)
     row_numbers = None if found.known.all() else np.flatnonzero(found.known)
     if not found.known.all():
         gone = int((~found.known).sum())
@@ -279,6 +290,7 @@ def read_table(
         info.decimal_comma,
         dict.fromkeys((name for name in names if name in apart and name not in chosen), "dropped"),
         row_numbers,
+        several[2:],
     )
 
 

@@ -42,7 +42,7 @@ class Table:
     labels: NDArray[np.int64]
     columns: tuple[str, ...]
     target: str
-    classes: tuple[str, str]
+    classes: tuple[str, ...]
     encoding: TableEncoding
     dropped: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     name: str = ""
@@ -167,7 +167,7 @@ def _load_like(
     target = Target.of(
         find_column(encoding.target, names, "target"), frame[encoding.target] if encoding.target in names else frame
     )
-    labels = target.labels(encoding.positive, encoding.negative)
+    labels = target.labels(encoding.positive, encoding.negative, encoding.further)
     known = target.known
     raw = RawTable(
         frame if known.all() else frame[known].reset_index(drop=True),
@@ -178,6 +178,7 @@ def _load_like(
         encoding.negative,
         info.header,
         Path(source).name.split(".")[0] if isinstance(source, str) or hasattr(source, "__fspath__") else "table",
+        further=encoding.further,
     )
     return _table(raw, encoding, [find_column(name, names, "drop") for name in drop])
 

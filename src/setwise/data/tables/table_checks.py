@@ -15,6 +15,7 @@ from setwise import metrics
 from setwise.data.tables.codes import BUCKETS, texts_of
 from setwise.data.tables.raw_table import RawTable
 from setwise.data.tables.stored_codes import CODES
+from setwise.data.tables.target import MOST_CLASSES
 
 LEAK = 0.99  # AUROC of a single column from which on it is likely to hold the answer
 _ORDERED = 0.9  # AUROC of the row number from which on rows are sorted by the target
@@ -32,7 +33,7 @@ class TableWarning:
     """Something that may go wrong.
 
     Attributes:
-        about: identifier, leak, order, constant, duplicates, positives, cells, split or reading.
+        about: identifier, leak, order, constant, duplicates, positives, cells, split, target or reading.
         message: What was found, and what to do about it.
         column: The column it is about, if it is about one.
     """
@@ -130,15 +131,16 @@ def split_columns(table: RawTable) -> list[str]:
 
 
 def _leaks(table: RawTable) -> list[TableWarning]:
-    """Columns that separate the classes alone."""
-    positives = int(table.labels.sum())
-    if min(positives, len(table) - positives) < _FEWEST:
+    """Columns that separate the classes alone; of several classes each from the others."""
+    heads = [table.labels == k for k in range(1 if len(table.classes) == 2 else 0, len(table.classes))]
+    heads = [head for head in heads if min(int(head.sum()), int((~head).sum())) >= _FEWEST]
+    if not heads:
         return []
     found = []
     for kind in table.kinds.values():
         if not kind.is_input:
             continue
-        area, how = _area_of(table, kind.name)
+        area, how = min(_area_of(table, kind.name, head.astype(np.int64)) for head in heads)
         if area >= LEAK:
             message = (
                 f"Column {kind.name!r} alone {how} (AUROC {area:.3f}): if it becomes known only with the outcome, "
@@ -148,10 +150,11 @@ def _leaks(table: RawTable) -> list[TableWarning]:
     return found
 
 
-def _area_of(table: RawTable, name: str) -> tuple[float, str]:
-    """How well a column alone tells the classes apart, and in what way."""
-    column, labels = table.frame[name], table.labels
-    kind = table.kinds[name]
+def _area_of(table: RawTable, name: str, labels: NDArray[np.int64]) -> tuple[float, str]:
+    """How well a column alone tells the positives apart, and in what way."""
+    column, kind = table.frame[name], table.kinds[name]
+    if len(table.classes) > 2 and kind.kind == "number" and kind.distinct <= MOST_CLASSES:  # may number the classes
+        return _area_of_texts(texts_of(column)[1], labels), "separates the classes"
     gone = column.isna().to_numpy()
     best = 0.5
     if gone.any() and not gone.all():
@@ -189,6 +192,8 @@ def _either_way(scores: NDArray[Any], labels: NDArray[np.int64]) -> float:
 
 def _order(table: RawTable) -> list[TableWarning]:
     """Rows that are sorted by the target."""
+    if len(table.classes) > 2:
+        return _order_of_classes(table)
     positives = int(table.labels.sum())
     if min(positives, len(table) - positives) < _FEWEST:
         return []
@@ -198,6 +203,19 @@ def _order(table: RawTable) -> list[TableWarning]:
     message = (
         f"The rows are sorted by the target (AUROC {area:.3f} of the row number): any column that counts rows or time "
         "gives the answer away; check how the table was put together."
+    )
+    return [TableWarning("order", message)]
+
+
+def _order_of_classes(table: RawTable) -> list[TableWarning]:
+    """Rows whose classes stand in blocks: the class changes from row to row far less often than by chance."""
+    share = np.bincount(table.labels) / len(table)
+    expected = len(table) * (1 - float(share @ share))
+    if expected < _FEWEST or np.count_nonzero(np.diff(table.labels)) > (1 - _ORDERED) * expected:
+        return []
+    message = (
+        "The rows are sorted by the target: any column that counts rows or time gives the answer away; check how the "
+        "table was put together."
     )
     return [TableWarning("order", message)]
 

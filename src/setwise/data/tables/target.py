@@ -1,9 +1,9 @@
-"""The target column of a table: its values, which of them is positive, and the labels 0 and 1."""
+"""The target column of a table: its values, which of them is positive or that all are classes, and the labels."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,7 @@ _USUAL_PAIRS = (
     ("negative", "positive"),
 )
 _MANY = 20  # different values of a target that look like a quantity
+MOST_CLASSES = 50  # values of a target that may all be classes
 
 
 @dataclass(frozen=True)
@@ -105,21 +106,42 @@ class Target:
         others = [value for value in counts if value != chosen]
         return chosen, others[0] if len(others) == 1 else None
 
-    def labels(self, positive: str, negative: str | None) -> NDArray[np.int64]:
-        """1 where the value is the positive one; with a ``negative`` value any third one is refused."""
-        strange = [] if negative is None else sorted(self.counts.keys() - {positive, negative})
+    def several_classes(self) -> tuple[str, ...]:
+        """All values, numbers first and in their order, where they are 3 to 50 classes; else nothing.
+
+        More than 20 numbers look like a quantity.
+        """
+        counts = self.counts
+        if not 2 < len(counts) <= MOST_CLASSES or self._is_quantity():
+            return ()
+        numbers = {value: to_number(value) for value in counts}
+        return tuple(sorted(counts, key=lambda value: (numbers[value] is None, numbers[value] or 0.0, value)))
+
+    def labels(self, positive: str, negative: str | None, further: Sequence[str] = ()) -> NDArray[np.int64]:
+        """Label 1 where the value is the positive one; with a ``negative`` value any other one is refused.
+
+        Args:
+            positive: The value that becomes 1.
+            negative: The value that becomes 0; None for every other one.
+            further: With several classes, the values that become 2, 3, ....
+        """
+        allowed = [negative, positive, *further]
+        strange = [] if negative is None else sorted(self.counts.keys() - set(allowed))
         if strange:
             raise InputError(
-                f"Expected the target {self.name!r} to be {negative!r} or {positive!r}, but it also holds "
+                f"Expected the target {self.name!r} to be {' or '.join(map(repr, allowed))}, but it also holds "
                 f"{strange[0]!r}."
             )
-        wanted = self.texts.index(positive) if positive in self.texts else -2
-        found: NDArray[np.int64] = (self.codes == wanted).astype(np.int64)
-        return found
+        label = {value: k for k, value in enumerate(allowed)}
+        of_text = np.array([label.get(text, 0) for text in self.texts] + [0], dtype=np.int64)
+        return np.asarray(of_text[self.codes])
+
+    def _is_quantity(self) -> bool:
+        return len(self.counts) > _MANY and all(to_number(text) is not None for text in self.counts)
 
     def _too_many(self) -> str:
         counts = self.counts
-        if len(counts) > _MANY and all(to_number(text) is not None for text in counts):
+        if self._is_quantity():
             return (
                 f"Expected `positive` to name the positive value of the target {self.name!r}, but it has "
                 f"{len(counts):,} values and looks like a quantity; add a column of two classes, such as 1 where it "
