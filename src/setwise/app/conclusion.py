@@ -17,7 +17,7 @@ from setwise.app.choice import Choice, choose_model, refitted
 from setwise.app.constrained import constrained_value
 from setwise.app.constraints import Constraints, Groups
 from setwise.app.cross_fit import CrossFit, Event
-from setwise.app.decision import Decision, decide, objective
+from setwise.app.decision import Decision, ThresholdRule, decide
 from setwise.app.ensemble import Ensemble
 from setwise.app.files import plain
 from setwise.app.headline import headline
@@ -106,8 +106,7 @@ def _criterion(problem: TableProblem, settings: TrainSettings) -> tuple[str, Cri
     constraints, measure = Constraints(settings.subject_to, problem.groups), settings.parsed_measure()
     if not any(each.group is not None for each in constraints.each):
         return measure.title, None
-    asked = constraints.with_own(measure.subject_to)
-    maximize = objective(asked, measure.maximize_threshold, own=measure.subject_to or measure.at_threshold)
+    maximize = ThresholdRule.of(settings).objective(constraints)
     scored = problem.folds(settings).scored
     codes = {name: group.codes[scored] for name, group in problem.groups.items()}
     title = f"{title_of(maximize)} under the constraints"

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from setwise.app import certificates
 from setwise.app.constraints import Constraints, Groups
-from setwise.app.settings import TrainSettings
+from setwise.app.settings import CONFIDENCE, TrainSettings
 from setwise.lagrangian._report import Scored
 from setwise.lagrangian.rates import RateConstraint
 from setwise.metrics import CalibrationMap, choose_threshold, fit_calibration
@@ -28,6 +28,44 @@ _OF_POSITIVES = ("recall", "tpr", "fnr")
 _OF_FLAGGED = ("precision", "fpr", "specificity", "tnr", "positive_rate")
 
 Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class ThresholdRule:
+    """What a threshold has to meet, and what it maximizes.
+
+    Attributes:
+        subject_to: Constraints on rates, with the table's own names of groups.
+        own: The constraint of the measure, where it has one.
+        maximize: Name of a metric; None for what the constraints leave to gain.
+        usual: What is maximized where neither that nor a constraint says it.
+        confidence: With which the constraints are certified; 0 for on these rows only.
+        max_weight: A bound on the sample weights of all rows, seen and unseen.
+    """
+
+    subject_to: tuple[str, ...] = ()
+    own: str | None = None
+    maximize: str | None = None
+    usual: str = "f1"
+    confidence: float = CONFIDENCE
+    max_weight: float | None = None
+
+    @classmethod
+    def of(cls, settings: TrainSettings) -> ThresholdRule:
+        """That of a training: its constraints, and what its measure asks for."""
+        measure = settings.parsed_measure()
+        usual = measure.maximize_threshold
+        fixed = usual if measure.subject_to or measure.at_threshold else None
+        return cls(settings.subject_to, measure.subject_to, fixed, usual, settings.confidence, settings.max_weight)
+
+    @property
+    def floors(self) -> tuple[str, ...]:
+        """All constraints."""
+        return (*self.subject_to, *(() if self.own is None else (self.own,)))
+
+    def objective(self, constraints: Constraints) -> str:
+        """What the threshold maximizes under these constraints."""
+        return objective(constraints.with_own(self.own), self.maximize or self.usual, own=self.maximize)
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +105,17 @@ def decide(
     groups: Mapping[str, Groups],
     settings: TrainSettings,
 ) -> Decision:
+    """Calibrate out-of-fold scores and choose the threshold by the rule of a training: :func:`decide_by`."""
+    return decide_by(logits, labels, weight, groups, ThresholdRule.of(settings))
+
+
+def decide_by(
+    logits: Floats,
+    labels: NDArray[np.int64],
+    weight: Floats | None,
+    groups: Mapping[str, Groups],
+    rule: ThresholdRule,
+) -> Decision:
     """Calibrate out-of-fold scores and choose the threshold.
 
     Args:
@@ -74,27 +123,26 @@ def decide(
         labels: 0 or 1.  # shape: (n,)
         weight: Sample weights, or None.  # shape: (n,)
         groups: Groups of the same rows by column.
-        settings: The measure, the constraints and the confidence.
+        rule: What the threshold has to meet, and what it maximizes.
     """
-    constraints, measure = Constraints(settings.subject_to, groups), settings.parsed_measure()
-    asked = constraints.with_own(measure.subject_to)
-    maximize = objective(asked, measure.maximize_threshold, own=measure.subject_to or measure.at_threshold)
+    constraints = Constraints(rule.subject_to, groups)
+    maximize = rule.objective(constraints)
     calibration = fit_calibration(logits, labels, weight=weight)
-    if not asked:
+    if not rule.floors:
         free = choose_threshold(logits, labels, maximize=maximize, weight=weight)
         return Decision(calibration, between(float(free.threshold), logits), maximize, True, (), None, [])
     part = scored_rows(logits, labels, weight, groups, constraints)
     sure: dict[str, Any] = {}
-    if settings.confidence:
-        sure = {"confidence": settings.confidence, "max_weight": settings.max_weight}
-    fit = constraints.threshold(part, maximize, measure.subject_to, **sure)
+    if rule.confidence:
+        sure = {"confidence": rule.confidence, "max_weight": rule.max_weight}
+    fit = constraints.threshold(part, maximize, rule.own, **sure)
     threshold = between(float(fit.threshold), logits)
     certificate = None
     if sure:
         certificate = certificates.record(
-            fit.bounds, settings.confidence, fit.certified, named=constraints.shown, set_name="out-of-fold"
+            fit.bounds, rule.confidence, fit.certified, named=constraints.shown, set_name="out-of-fold"
         )
-    values = constraints.values(part, threshold, measure.subject_to)
+    values = constraints.values(part, threshold, rule.own)
     return Decision(calibration, threshold, maximize, fit.feasible, fit.bounds, certificate, values)
 
 
