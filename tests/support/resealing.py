@@ -12,7 +12,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from setwise._files import ZEROS, is_intact, seal
-from setwise.app.model_file import KEY, sealed_tensors
+from setwise.app.tensor_file import KEY
 
 Change = Callable[[dict[str, Any]], object]
 
@@ -63,20 +63,24 @@ def change_weights(path: Path, change: Callable[[dict[str, Tensor]], object]) ->
 
 
 def model_parts(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """The JSON of a model file and its tensors."""
+    """The JSON of a model file, or of a stored fit, and its tensors."""
     content = path.read_bytes()
     size = int.from_bytes(content[:8], "little")
     return json.loads(json.loads(content[8 : 8 + size])["__metadata__"][KEY]), load(content)
 
 
 def write_model(path: Path, state: Mapping[str, Any] | str, tensors: Mapping[str, Tensor]) -> None:
-    """A model file of this JSON and these tensors, with the right checksum."""
+    """A model file of this JSON, or any other text, and these tensors, with the right checksum."""
     text = state if isinstance(state, str) else json.dumps(state)
-    path.write_bytes(sealed_tensors(tensors, {KEY: text}))
+    content = save({name: tensor.contiguous() for name, tensor in tensors.items()})
+    size = int.from_bytes(content[:8], "little")
+    header = {"__metadata__": {"sha256": ZEROS, KEY: text}, **json.loads(content[8 : 8 + size])}
+    encoded = json.dumps(header, separators=(",", ":")).encode()
+    path.write_bytes(seal(len(encoded).to_bytes(8, "little") + encoded + content[8 + size :]))
 
 
 def change_model(path: Path, change: Callable[[dict[str, Any], dict[str, Tensor]], object]) -> None:
-    """Change a model file."""
+    """Change a model file, or a stored fit."""
     state, tensors = model_parts(path)
     change(state, tensors)
     write_model(path, state, tensors)

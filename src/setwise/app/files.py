@@ -117,7 +117,7 @@ def contents_of(path: Path, advice: str) -> Iterator[None]:
     except DamagedFileError:
         raise
     except InputError as error:
-        raise damaged(path, f"its content cannot be right ({error})", advice) from error
+        raise damaged(path, f"its content cannot be right ({error!s:.1000})", advice) from error
     except _WRONG_CONTENT as error:
         what = f"{type(error).__name__}: {error}"[:200]
         raise damaged(path, f"its content cannot be right ({what})", advice) from error

@@ -144,7 +144,8 @@ class TableModel:
         found = News() if news is None else news
         scores = self.score(self.encoding.encode(frame, found, first_row=first_row))
         probabilities = np.asarray(self.calibration(scores))
-        positive = probabilities >= (self.threshold if threshold is None else threshold)
+        # Probabilities near 1 round to 1, so the model's own threshold is one of the score.
+        positive = scores >= self.score_threshold if threshold is None else probabilities >= threshold
         classes = [self.encoding.classes[flag] for flag in positive.astype(int).tolist()]
         remarks = self.encoding.sentences(found, tuple(map(str, frame.columns))) if news is None else []
         return Prediction(scores, probabilities, classes, remarks)
@@ -155,7 +156,7 @@ class TableModel:
         Args:
             table: A frame of pandas or polars, or a mapping of columns.
         """
-        positive: NDArray[np.bool_] = self.apply(table).probabilities >= self.threshold
+        positive: NDArray[np.bool_] = self.apply(table).scores >= self.score_threshold
         return np.asarray(self.classes_[positive.astype(int)])
 
     def predict_proba(self, table: Any) -> NDArray[np.float64]:

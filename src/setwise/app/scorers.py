@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from setwise._checks import InputError, all_finite, one_of
-from setwise.app.tree_file import BOOSTER, START, booster_bytes, booster_of
+from setwise.app.tree_file import BOOSTER, START, booster_bytes, booster_of, check_trees
 
 SHARE, TREES = "share", "trees"  # names of a forest's further tensors
 ROWS = 8192  # scored at once
@@ -63,7 +63,8 @@ class LinearScorer:
     @classmethod
     def of(cls, coef: Floats, intercept: float) -> Self:
         """From coefficients of the columns as given."""
-        return cls({"coef": torch.tensor(coef, dtype=torch.float64), "intercept": torch.tensor(intercept).double()})
+        double = torch.float64
+        return cls({"coef": torch.tensor(coef, dtype=double), "intercept": torch.tensor(intercept, dtype=double)})
 
     @classmethod
     def constant(cls, columns: int, logit: float) -> Self:
@@ -94,8 +95,15 @@ class TreeScorer:
         return cls({BOOSTER: booster_bytes(text), START: torch.tensor(start, dtype=torch.float64)}, columns)
 
     @cached_property
+    def checked(self) -> str:
+        """The text, read number by number: LightGBM itself trusts it."""
+        return check_trees({name: self.tensors[name] for name in (BOOSTER, START)}, self.columns)
+
+    @cached_property
     def _booster(self) -> Any:
-        return booster_of({name: self.tensors[name] for name in (BOOSTER, START)}, self.columns)
+        made = booster_of(self.checked)
+        self.__dict__.pop("checked", None)  # megabytes of large forests, not needed any more
+        return made
 
     def sums(self, inputs: NDArray[np.float32]) -> Floats:
         """Sums of the trees' values; one thread, since several scorers may be at work side by side."""
@@ -218,8 +226,12 @@ def scorer_of(kind: str, tensors: Mapping[str, Tensor], columns: int) -> Scorer:
         raise InputError(f"Expected `{SHARE}` of a forest to be in (0, 1), but got {float(tensors[SHARE])}.")
     if kind == NetworkScorer.kind and not bool((tensors["scale"] > 0).all()):
         raise InputError("Expected `scale` of a network to be positive, but it is not; train the model again.")
-    made: Scorer = _KINDS[kind](tensors, columns) if kind in ("trees", "forest") else _KINDS[kind](tensors)
-    return made
+    if kind not in ("trees", "forest"):
+        made: Scorer = _KINDS[kind](tensors)
+        return made
+    trees: TreeScorer = _KINDS[kind](tensors, columns)
+    _ = trees.checked  # now, where the name of the file is known, and not when the first row is scored
+    return trees
 
 
 def _shapes(kind: str, tensors: Mapping[str, Tensor], columns: int) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:

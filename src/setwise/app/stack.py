@@ -102,11 +102,13 @@ class Stack:
                 f"{ {name: tuple(tensor.shape) for name, tensor in tensors.items()} }; train the model again."
             )
         for name, tensor in tensors.items():
+            if tensor.dtype != torch.float64:
+                raise InputError(f"Expected `{name}` of a stack to be {torch.float64}, but got {tensor.dtype}.")
             all_finite(name, tensor)
         all_non_negative("weights", tensors["weights"])
         if not bool((tensors["scale"] > 0).all()):
             raise InputError("Expected `scale` of a stack to be positive, but it is not; train the model again.")
-        values = {name: tensor.double().numpy() for name, tensor in tensors.items()}
+        values = {name: tensor.numpy() for name, tensor in tensors.items()}
         return cls(tuple(names), values["weights"], float(values["intercept"]), values["mean"], values["scale"])
 
 

@@ -142,10 +142,9 @@ def check_trees(tensors: Mapping[str, Tensor], columns: int) -> str:
     return checked_trees(bytes(text.numpy()).decode(), columns)
 
 
-def booster_of(tensors: Mapping[str, Tensor], columns: int) -> Any:
-    """The LightGBM model whose text is kept as bytes, for a table of so many columns."""
+def booster_of(text: str) -> Any:
+    """The LightGBM model of a text that :func:`check_trees` gave."""
     lightgbm = extra("lightgbm", "boosting")
-    text = check_trees(tensors, columns)
     try:
         return lightgbm.Booster(model_str=text)
     except lightgbm.basic.LightGBMError as error:
