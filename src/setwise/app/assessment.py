@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -30,7 +30,7 @@ def assess(
     settings: TrainSettings,
     *,
     title: str,
-    classes: tuple[str, str],
+    classes: Sequence[str],
 ) -> Evaluation:
     """Evaluate the shipped scores, logistic regression's and those of the best cross-entropy candidate.
 

@@ -56,7 +56,7 @@ class Rows:
 
     Attributes:
         x: Encoded columns.  # shape: (n, d)
-        y: Labels 0 and 1.  # shape: (n,)
+        y: Labels 0 and 1; class numbers only until :meth:`against` tells one class from the others.  # shape: (n,)
         weight: Non-negative weights, or None for equal ones.  # shape: (n,)
     """
 
@@ -65,15 +65,18 @@ class Rows:
     weight: Floats | None = None
 
     @classmethod
-    def of(cls, inputs: ArrayLike, labels: ArrayLike, weight: ArrayLike | None = None) -> Rows:
-        """From arrays, checked."""
+    def of(cls, inputs: ArrayLike, labels: ArrayLike, weight: ArrayLike | None = None, *, classes: int = 2) -> Rows:
+        """From arrays, checked; with more than two ``classes`` labels are their numbers."""
         x, y = np.asarray(inputs, np.float32), np.asarray(labels)
         if x.ndim != 2 or x.shape[1] == 0:
             raise InputError(f"Expected `inputs` to be of shape (n, d) with d >= 1, but got {x.shape}.")
         if y.shape != (len(x),):
             raise InputError(f"Expected `labels` to hold one label for each of {len(x)} rows, but got {y.shape}.")
         all_finite("inputs", x)
-        all_binary("labels", y)
+        if classes == 2:
+            all_binary("labels", y)
+        elif not np.isin(y, np.arange(classes)).all():
+            raise InputError(f"Expected `labels` to be class numbers below {classes}, but some are not.")
         w = None if weight is None else np.asarray(weight, np.float64)
         if w is not None:
             if w.shape != y.shape:
@@ -85,6 +88,10 @@ class Rows:
     def take(self, which: NDArray[Any]) -> Rows:
         """Some of the rows, by mask or index."""
         return Rows(self.x[which], self.y[which], None if self.weight is None else self.weight[which])
+
+    def against(self, number: int) -> Rows:
+        """One class against the others: label 1 for its rows."""
+        return replace(self, y=(self.y == number).astype(np.int64))
 
     def used(self) -> Rows:
         """Those of positive weight, the mean weight being 1."""

@@ -5,6 +5,8 @@ one thread, so that the machine is not oversubscribed and the result does not de
 fit finds depends on the rows, the candidate, the fold and the seed alone; so a fit that a store returns from an earlier
 run is as good as one made again, to the last bit.
 
+With several classes every candidate is fitted for each of them against the others, all on the same folds.
+
 >>> import numpy as np
 >>> x = np.random.default_rng(0).normal(size=(200, 2)).astype(np.float32)
 >>> rows = Rows.of(x, x[:, 0] > 1)
@@ -40,8 +42,10 @@ __all__ = [
     "Event",
     "FoldResult",
     "FoldStore",
+    "OneAgainstRest",
     "candidates_of",
     "cross_fit",
+    "cross_fit_classes",
     "make_folds",
     "mean_score",
 ]
@@ -76,13 +80,28 @@ class FoldStore(Protocol):
         """Store a finished fit; called by one thread at a time."""
 
 
+@dataclass(frozen=True, eq=False)
+class OneAgainstRest:
+    """One class against the others.
+
+    Attributes:
+        rows: All rows, label 1 those of the class.
+        title: What the class is called in progress; empty for the only one.
+        store: Keeps finished fits.
+    """
+
+    rows: Rows
+    title: str = ""
+    store: FoldStore | None = None
+
+
 @dataclass(frozen=True)
 class Event:
     """Something to show as progress.
 
     Attributes:
         kind: ``"begun"``, ``"done"``, ``"restored"`` or ``"skipped"``.
-        candidate: Title of the candidate.
+        candidate: Title of the candidate, and of the class where there are several.
         done: Fits that are finished, restored or skipped so far.
         total: All fits.
     """
@@ -147,6 +166,10 @@ class _Job:
     candidate: Candidate
     folds: tuple[int, ...]
     seed: int
+    head: int  # the class that is told from the others; 0 where there is only one problem
+
+
+_Results = dict[tuple[int, str, int], FoldResult]  # by class, candidate and fold
 
 
 def cross_fit(
@@ -178,26 +201,72 @@ def cross_fit(
     Raises:
         InputError: When there is no candidate.
     """
+    heads = [OneAgainstRest(rows, store=store)]
+    return cross_fit_classes(
+        heads, folds, measure, candidates, seed=seed, workers=workers, time_limit=time_limit, progress=progress
+    )[0]
+
+
+def cross_fit_classes(
+    heads: Sequence[OneAgainstRest],
+    folds: Folds,
+    measure: str | Measure,
+    candidates: Sequence[Candidate],
+    *,
+    seed: int = 0,
+    workers: int = 1,
+    time_limit: float | None = None,
+    progress: Callable[[Event], None] | None = None,
+) -> list[CrossFit]:
+    """Fit every candidate to every fold for every class against the others.
+
+    Args:
+        heads: The classes; the rows differ in their labels alone.
+        folds: Which rows are held out.
+        measure: The measure, for the candidates that are trained on it.
+        candidates: What to fit, simple ones first.
+        seed: Of the fits; the same for each class.
+        workers: Fits that run side by side.
+        time_limit: As in :func:`cross_fit`; a candidate that lacks a fold of any class is left out for all.
+        progress: Told of every fit.
+
+    Returns:
+        For each class what :func:`cross_fit` returns, with the same candidates.
+    """
     is_count("workers", workers)
     if time_limit is not None:
         in_range("time_limit", time_limit, 0)
     if not candidates:
         raise InputError("Expected at least one candidate, but got none.")
     chosen = parse(measure) if isinstance(measure, str) else measure
-    run = _Run(rows, folds, chosen, store, progress, len(candidates) * len(folds))
-    results, jobs = run.restore([job for each in candidates for job in _jobs(each, len(folds), seed)])
+    run = _Run(heads, folds, chosen, progress, len(candidates) * len(heads) * len(folds))
+    results, jobs = run.restore(
+        [job for each in candidates for head in range(len(heads)) for job in _jobs(each, len(folds), seed, head)]
+    )
     deadline = None if time_limit is None else time.monotonic() + time_limit
     for found in run.work(jobs, workers, deadline, always=candidates[0]):
-        results |= {(each.candidate, each.fold): each for each in found}
-    fits, skipped = {}, {}
+        results |= found
+    skipped, whole = {}, []
     for each in candidates:
-        own = [results.get((each.name, k)) for k in range(len(folds))]
-        whole = [result for result in own if result is not None]
-        if len(whole) == len(own):
-            fits[each.name] = _gathered(each, whole, folds)
+        keys = [(head, each.name, k) for head in range(len(heads)) for k in range(len(folds))]
+        lacking = sum(key not in results for key in keys)
+        if lacking:
+            what = "folds" if len(heads) == 1 else "fits"
+            skipped[each.name] = f"{lacking} of {len(keys)} {what} had not begun after {time_limit:g} s"
         else:
-            skipped[each.name] = f"{len(own) - len(whole)} of {len(own)} folds had not begun after {time_limit:g} s"
-    return CrossFit(rows, folds, fits, skipped)
+            whole.append(each)
+    return [
+        CrossFit(
+            one.rows,
+            folds,
+            {
+                each.name: _gathered(each, [results[head, each.name, k] for k in range(len(folds))], folds)
+                for each in whole
+            },
+            skipped,
+        )
+        for head, one in enumerate(heads)
+    ]
 
 
 def mean_score(scorers: Sequence[Scorer], inputs: NDArray[np.float32]) -> NDArray[np.float64]:
@@ -213,25 +282,24 @@ class _Run:
 
     def __init__(
         self,
-        rows: Rows,
+        heads: Sequence[OneAgainstRest],
         folds: Folds,
         measure: Measure,
-        store: FoldStore | None,
         progress: Callable[[Event], None] | None,
         total: int,
     ) -> None:
-        self.rows, self.folds, self.measure = rows, folds, measure
-        self.store, self.progress = store, progress
+        self.heads, self.folds, self.measure, self.progress = heads, folds, measure, progress
         self.total, self.done = total, 0
         self.turn = threading.Lock()
 
-    def restore(self, jobs: Sequence[_Job]) -> tuple[dict[tuple[str, int], FoldResult], list[_Job]]:
+    def restore(self, jobs: Sequence[_Job]) -> tuple[_Results, list[_Job]]:
         """What is stored, and the jobs that are left; fits that are made together are restored together."""
-        found: dict[tuple[str, int], FoldResult] = {}
+        found: _Results = {}
         left = []
         for job in jobs:
-            stored = [self.store.load(job.candidate.name, fold) if self.store else None for fold in job.folds]
-            whole = {(each.candidate, each.fold): each for each in stored if each is not None}
+            store = self.heads[job.head].store
+            stored = [store.load(job.candidate.name, fold) if store else None for fold in job.folds]
+            whole = _named(job, [each for each in stored if each is not None])
             if len(whole) == len(job.folds):
                 found |= whole
                 self.tell("restored", job)
@@ -241,10 +309,10 @@ class _Run:
 
     def work(
         self, jobs: Sequence[_Job], workers: int, deadline: float | None, *, always: Candidate
-    ) -> Iterator[list[FoldResult]]:
+    ) -> Iterator[_Results]:
         """Results of the jobs as they are finished, each stored already."""
         with one_thread(), ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-            futures: list[Future[list[FoldResult]]] = [
+            futures: list[Future[_Results]] = [
                 pool.submit(self._run, job, None if job.candidate is always else deadline) for job in jobs
             ]
             try:
@@ -253,15 +321,16 @@ class _Run:
             finally:  # an error or an interruption: what has not begun does not begin
                 pool.shutdown(wait=True, cancel_futures=True)
 
-    def _run(self, job: _Job, deadline: float | None) -> list[FoldResult]:
+    def _run(self, job: _Job, deadline: float | None) -> _Results:
         if deadline is not None and time.monotonic() >= deadline:
             self.tell("skipped", job)
-            return []
+            return {}
+        head = self.heads[job.head]
         self.tell("begun", job)
         begin = time.thread_time()
         scorers = self._fit(job)
         logits = [
-            scorer.score(self.rows.x[self.folds.held[fold]]) for scorer, fold in zip(scorers, job.folds, strict=True)
+            scorer.score(head.rows.x[self.folds.held[fold]]) for scorer, fold in zip(scorers, job.folds, strict=True)
         ]
         seconds = (time.thread_time() - begin) / len(job.folds)
         found = [
@@ -270,31 +339,38 @@ class _Run:
         ]
         with self.turn:
             for each in found:
-                if self.store is not None:
-                    self.store.save(each)
+                if head.store is not None:
+                    head.store.save(each)
         self.tell("done", job)
-        return found
+        return _named(job, found)
 
     def _fit(self, job: _Job) -> list[Scorer]:
+        rows = self.heads[job.head].rows
         if job.candidate.every is not None:
-            return job.candidate.fit_folds(self.rows, ~self.folds.train, self.measure, seed=job.seed)
+            return job.candidate.fit_folds(rows, ~self.folds.train, self.measure, seed=job.seed)
         train = self.folds.train[job.folds[0]]
-        return [job.candidate.fit(self.rows.take(train), self.measure, seed=job.seed)]
+        return [job.candidate.fit(rows.take(train), self.measure, seed=job.seed)]
 
     def tell(self, kind: str, job: _Job) -> None:
         """Report progress."""
         with self.turn:
             self.done += 0 if kind == "begun" else len(job.folds)
             if self.progress is not None:
-                self.progress(Event(kind, job.candidate.title, self.done, self.total))
+                own = self.heads[job.head].title
+                title = f"{job.candidate.title}, {own}" if own else job.candidate.title
+                self.progress(Event(kind, title, self.done, self.total))
 
 
-def _jobs(candidate: Candidate, folds: int, seed: int) -> list[_Job]:
-    """The fits of a candidate; its seeds do not depend on which other candidates there are."""
+def _named(job: _Job, found: Sequence[FoldResult]) -> _Results:
+    return {(job.head, each.candidate, each.fold): each for each in found}
+
+
+def _jobs(candidate: Candidate, folds: int, seed: int, head: int) -> list[_Job]:
+    """The fits of a candidate for one class; its seeds do not depend on which other candidates there are."""
     first = int(np.random.SeedSequence([seed, zlib.crc32(candidate.name.encode())]).generate_state(1)[0]) % 2**30
     if candidate.every is not None:
-        return [_Job(candidate, tuple(range(folds)), first)]
-    return [_Job(candidate, (k,), first + k) for k in range(folds)]
+        return [_Job(candidate, tuple(range(folds)), first, head)]
+    return [_Job(candidate, (k,), first + k, head) for k in range(folds)]
 
 
 def _gathered(candidate: Candidate, results: Sequence[FoldResult], folds: Folds) -> CandidateFit:

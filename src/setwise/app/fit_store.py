@@ -1,4 +1,4 @@
-"""Finished fits on disk: one file for each candidate and fold, so that a run goes on where it was stopped.
+"""Finished fits on disk: one file for each candidate, fold and class, so that a run goes on where it was stopped.
 
 A file holds the tensors of the scorer and its logits of the rows that the fold holds out, with a checksum. One that is
 damaged, or of another run, is left out and fitted again.
@@ -36,14 +36,19 @@ class FitStore:
         folds: The folds.
         columns: Encoded columns.
         notes: Told, a sentence each, which files are damaged.
+        number: Of the class that the fits tell from the others, where there are several.
     """
 
-    def __init__(self, folder: Path, folds: Folds, columns: int, notes: Callable[[str], object]) -> None:
+    def __init__(
+        self, folder: Path, folds: Folds, columns: int, notes: Callable[[str], object], number: int | None = None
+    ) -> None:
         self.folder, self.folds, self.columns, self.notes = folder, folds, columns, notes
+        self.number = number
 
     def path(self, candidate: str, fold: int) -> Path:
         """The file of one fit."""
-        return self.folder / f"{candidate}-{fold}.safetensors"
+        of_class = "" if self.number is None else f"-class{self.number}"
+        return self.folder / f"{candidate}{of_class}-{fold}.safetensors"
 
     def load(self, candidate: str, fold: int) -> FoldResult | None:
         """The fit that is stored, or None."""
@@ -67,8 +72,8 @@ class FitStore:
         path = self.path(candidate, fold)
         state, tensors = read_tensors(path, "a fit", format_=FORMAT, advice=_ADVICE)
         with contents_of(path, _ADVICE):
-            if (state["candidate"], state["fold"]) != (candidate, fold):
-                raise InputError("it is of another candidate or fold")
+            if (state["candidate"], state["fold"], state.get("class")) != (candidate, fold, self.number):
+                raise InputError("it is of another candidate, fold or class")
             logits = tensors.pop(LOGITS).numpy()
             if logits.shape != (int(self.folds.held[fold].sum()),) or logits.dtype != np.float32:
                 raise InputError(f"its logits are of shape {logits.shape}")
@@ -86,7 +91,7 @@ class FitStore:
             "fold": result.fold,
             "kind": result.scorer.kind,
             "seconds": result.seconds,
-        }
+        } | ({} if self.number is None else {"class": self.number})
         tensors = {f"{_PART}{name}": tensor for name, tensor in result.scorer.tensors.items()}
         content = sealed_tensors(tensors | {LOGITS: torch.from_numpy(result.logits)}, state)
         write_bytes(self.path(result.candidate, result.fold), content)
