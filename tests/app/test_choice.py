@@ -69,7 +69,7 @@ def test_sentences_name_what_is_shipped_and_stand_beside_the_baselines() -> None
     found = chosen(rows, make_folds(rows.y), ["logistic", "lightgbm"])
     settings = TrainSettings("ap", subject_to=("recall>=0.8",))
     decision = decide(found.logits[found.name], found.labels, None, {}, settings)
-    said = headline(found, decision, parse("ap"))
+    said = headline(found, decision, parse("ap").title)
     assert said[0].startswith("Shipped: ")
     assert any("on new rows" in line for line in said)
     assert any("Logistic regression: " in line for line in said) == (found.name != "logistic")
@@ -82,7 +82,7 @@ def test_few_positives_claim_nothing() -> None:
     assert rows.y.sum() < 100
     found = chosen(rows, make_folds(rows.y), ["logistic"])
     decision = decide(found.logits["logistic"], found.labels, None, {}, TrainSettings("ap"))
-    assert any("too few to claim" in line for line in headline(found, decision, parse("ap")))
+    assert any("too few to claim" in line for line in headline(found, decision, parse("ap").title))
 
 
 def test_verdicts() -> None:

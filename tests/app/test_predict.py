@@ -14,9 +14,11 @@ import pytest
 import torch
 
 from setwise._checks import InputError
+from setwise.app.ensemble import Ensemble
 from setwise.app.model_file import TableModel
-from setwise.app.networks import MLP
 from setwise.app.predict import harmless, predict_file
+from setwise.app.scorers import LinearScorer, NetworkScorer
+from setwise.app.stack import Stack
 from setwise.data import read_table
 from setwise.data.tables import text_table, typed
 
@@ -44,9 +46,16 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> TableModel:
     frame().to_csv(path, index=False)
     table = read_table(path, target="fraud")
     encoding = table.fit()
-    torch.manual_seed(0)
-    network = MLP(len(encoding.columns), (4,)).standardize_by(torch.tensor(table.encode(encoding)))
-    return TableModel("network", encoding, network.state_dict(), 0.1, "auc", (4,))
+    inputs = table.encode(encoding)
+    draw, columns = torch.Generator().manual_seed(0), inputs.shape[1]
+    layers = [(torch.randn(columns, 4, generator=draw) / 4, torch.randn(1, 4, generator=draw))]
+    layers.append((torch.randn(4, 1, generator=draw), torch.zeros(1, 1)))
+    mean, scale = inputs.mean(axis=0, dtype=np.float64), inputs.std(axis=0, dtype=np.float64) + 1e-3
+    network = NetworkScorer.of(mean, scale, torch.randn(columns, 1, generator=draw) / 4, layers)
+    line = LinearScorer.of(np.linspace(-0.01, 0.01, columns), 0.5)
+    stack = Stack(("logistic", "network"), np.array([0.3, 0.7]), 0.0, np.zeros(2), np.ones(2))
+    ensemble = Ensemble({"logistic": (line, line), "network": (network, network)}, stack)
+    return TableModel(encoding, ensemble, 0.1, "auc")
 
 
 @pytest.fixture
@@ -213,6 +222,6 @@ def test_a_frame_gives_what_its_file_gives(model: TableModel, table: Path, tmp_p
     predict_file(model, table, tmp_path / "out.csv")
     of_file = [float(row["probability"]) for row in read(tmp_path / "out.csv")]
     for source in (pd.read_csv(table, dtype={"id": str}), pd.read_csv(table).to_dict("list")):
-        np.testing.assert_allclose(model.predict(source).probabilities, of_file, rtol=1e-5)
+        np.testing.assert_allclose(model.apply(source).probabilities, of_file, rtol=1e-5)
     polars = pytest.importorskip("polars")
-    np.testing.assert_allclose(model.predict(polars.read_csv(table)).probabilities, of_file, rtol=1e-5)
+    np.testing.assert_allclose(model.apply(polars.read_csv(table)).probabilities, of_file, rtol=1e-5)
