@@ -14,14 +14,15 @@ import numpy as np
 import torch
 
 from setwise._checks import InputError, all_finite, in_range
-from setwise._files import DamagedFileError, write_bytes
+from setwise._files import DamagedFileError, damaged, write_bytes
 from setwise.app.cross_fit import FoldResult
 from setwise.app.files import contents_of
 from setwise.app.folds import Folds
+from setwise.app.run_folder import check_place
 from setwise.app.scorers import scorer_of
 from setwise.app.tensor_file import read_tensors, sealed_tensors
 
-FORMAT = 1
+FORMAT = 2
 LOGITS = "logits"
 _PART = "scorer."
 _ADVICE = "it is fitted again"
@@ -37,13 +38,23 @@ class FitStore:
         columns: Encoded columns.
         notes: Told, a sentence each, which files are damaged.
         number: Of the class that the fits tell from the others, where there are several.
+        advice: What to do where a file is missing or damaged, for :meth:`read`.
+        run: Identity of the run, which its fits carry; None to take those of any run.
     """
 
     def __init__(
-        self, folder: Path, folds: Folds, columns: int, notes: Callable[[str], object], number: int | None = None
+        self,
+        folder: Path,
+        folds: Folds,
+        columns: int,
+        notes: Callable[[str], object] = lambda _: None,
+        number: int | None = None,
+        *,
+        advice: str = _ADVICE,
+        run: str | None = None,
     ) -> None:
         self.folder, self.folds, self.columns, self.notes = folder, folds, columns, notes
-        self.number = number
+        self.number, self.advice, self.run = number, advice, run
 
     def path(self, candidate: str, fold: int) -> Path:
         """The file of one fit."""
@@ -51,8 +62,14 @@ class FitStore:
         return self.folder / f"{candidate}{of_class}-{fold}.safetensors"
 
     def load(self, candidate: str, fold: int) -> FoldResult | None:
-        """The fit that is stored, or None."""
+        """The fit that is stored, or None.
+
+        Raises:
+            InputError: When something else is in its place.
+            OSError: When it cannot be read.
+        """
         path = self.path(candidate, fold)
+        check_place(path)
         if not path.is_file():
             return None
         try:
@@ -60,20 +77,24 @@ class FitStore:
         except DamagedFileError as error:
             self.notes(f"{path} is damaged ({error.why}): it is fitted again.")
         except InputError as error:
-            self.notes(f"{path} cannot be used: {error}")
+            self.notes(f"{path} cannot be used, and is fitted again: {error}")
         return None
 
     def read(self, candidate: str, fold: int) -> FoldResult:
         """The fit that is stored.
 
         Raises:
-            InputError: When its file is damaged.
+            InputError: When its file is missing or damaged.
         """
         path = self.path(candidate, fold)
-        state, tensors = read_tensors(path, "a fit", format_=FORMAT, advice=_ADVICE)
-        with contents_of(path, _ADVICE):
+        if not path.is_file():
+            raise damaged(path, "there is no such file", self.advice)
+        state, tensors = read_tensors(path, "a fit", format_=FORMAT, advice=self.advice)
+        with contents_of(path, self.advice):
             if (state["candidate"], state["fold"], state.get("class")) != (candidate, fold, self.number):
                 raise InputError("it is of another candidate, fold or class")
+            if self.run is not None and state["run"] != self.run:
+                raise InputError("it is of another run")
             logits = tensors.pop(LOGITS).numpy()
             if logits.shape != (int(self.folds.held[fold].sum()),) or logits.dtype != np.float32:
                 raise InputError(f"its logits are of shape {logits.shape}")
@@ -87,6 +108,7 @@ class FitStore:
         """Store a finished fit, as a whole."""
         state: dict[str, Any] = {
             "format": FORMAT,
+            "run": self.run,
             "candidate": result.candidate,
             "fold": result.fold,
             "kind": result.scorer.kind,

@@ -179,6 +179,11 @@ class RunFolder:
             )
         return values, fingerprint
 
+    @property
+    def identity(self) -> str:
+        """What tells this run from others: the checksum of its settings, which name its data too."""
+        return digest_of(self.path / _SETTINGS)
+
     def results(self) -> Record:
         """What ``results.json`` holds."""
         path = self.path / RESULTS
@@ -272,8 +277,13 @@ class RunFolder:
         Args:
             names: Those that the run has once it is finished.
             all_done: Whether all trainings were finished, so that the files should be there.
+
+        Raises:
+            InputError: When something else is in the place of one.
         """
         paths = [self.path / name for name in names]
+        for path in paths:
+            check_place(path)
         expected = all_done or any(path.is_file() for path in paths)
         notes = []
         for path in paths:
@@ -322,6 +332,12 @@ class RunFolder:
             arrays = arrays_of_bytes(path.read_bytes())
             check_scores(arrays)
         return arrays
+
+
+def check_place(path: Path) -> None:
+    """Refuse a folder where a file is to be written: it is not ours to remove."""
+    if path.is_dir():
+        raise InputError(f"Expected {path} to be a file, but it is a folder; move it away.")
 
 
 def _sentence(error: DamagedFileError) -> str:

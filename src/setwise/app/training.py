@@ -236,7 +236,8 @@ def _fitted(problem: TableProblem, candidates: Sequence[Candidate], settings: Tr
     folds, rows = problem.folds(settings), problem.rows
     store = None
     if work.folder is not None:
-        store = FitStore(work.folder.path / FITS, folds, rows.x.shape[1], work.notes)
+        place, run = work.folder.path / FITS, work.folder.identity
+        store = FitStore(place, folds, rows.x.shape[1], work.notes, run=run)
     return cross_fit(
         rows,
         folds,
