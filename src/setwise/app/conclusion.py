@@ -145,7 +145,7 @@ def _report(
     remarks = [f"{choice.fits.skipped[name]}: {name} was left out." for name in choice.fits.skipped]
     said = headline(choice, decision, criterion)
     if problem.test is not None:
-        said += test_sentences(problem.test, choice.ensemble, decision, settings)
+        said += test_sentences(problem.test, choice.ensemble, decision, settings, ThresholdRule.of(settings))
     return TrainReport(
         title=title,
         measure=measure.title,

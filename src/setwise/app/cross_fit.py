@@ -46,6 +46,7 @@ __all__ = [
     "candidates_of",
     "cross_fit",
     "cross_fit_classes",
+    "gathered",
     "make_folds",
     "mean_score",
 ]
@@ -260,7 +261,7 @@ def cross_fit_classes(
             one.rows,
             folds,
             {
-                each.name: _gathered(each, [results[head, each.name, k] for k in range(len(folds))], folds)
+                each.name: gathered(each, [results[head, each.name, k] for k in range(len(folds))], folds)
                 for each in whole
             },
             skipped,
@@ -373,7 +374,8 @@ def _jobs(candidate: Candidate, folds: int, seed: int, head: int) -> list[_Job]:
     return [_Job(candidate, (k,), first + k, head) for k in range(folds)]
 
 
-def _gathered(candidate: Candidate, results: Sequence[FoldResult], folds: Folds) -> CandidateFit:
+def gathered(candidate: Candidate, results: Sequence[FoldResult], folds: Folds) -> CandidateFit:
+    """The fits of all folds of a candidate, in their order."""
     logits = np.full(folds.held.shape[1], np.nan)
     for result in results:
         logits[folds.held[result.fold]] = result.logits

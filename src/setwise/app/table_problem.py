@@ -130,6 +130,21 @@ def load_table_problem(source: Any, settings: TrainSettings) -> TableProblem:
     )
 
 
+def regrouped(problem: TableProblem, settings: TrainSettings) -> TableProblem:
+    """The same rows with the groups that the constraints of other settings speak of.
+
+    Args:
+        problem: The table as it was read.
+        settings: With the same columns otherwise.
+    """
+    learn, tests = _split(problem.table, settings.split)
+    groups = _groups(problem.table, settings)
+    test = problem.test
+    if test is not None and tests is not None:
+        test = replace(test, groups=_taken(groups, tests))
+    return replace(problem, groups=_taken(groups, learn), test=test)
+
+
 def _check_columns(table: RawTable, settings: TrainSettings) -> None:
     for argument in ("weight", "split", "time_column", "group_folds", "group", "drop", "use"):
         given = getattr(settings, argument)

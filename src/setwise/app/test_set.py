@@ -8,7 +8,7 @@ from typing import Any
 
 from setwise import metrics
 from setwise.app.constraints import Constraints
-from setwise.app.decision import Decision, scored_rows
+from setwise.app.decision import Decision, ThresholdRule, scored_rows
 from setwise.app.ensemble import Ensemble
 from setwise.app.settings import TrainSettings
 from setwise.app.table_problem import TestRows
@@ -17,14 +17,21 @@ from setwise.report.text import interval_text
 _RESAMPLES = 500
 
 
-def test_sentences(test: TestRows, ensemble: Ensemble, decision: Decision, settings: TrainSettings) -> list[str]:
+def test_sentences(
+    test: TestRows,
+    ensemble: Ensemble,
+    decision: Decision,
+    settings: TrainSettings,
+    rule: ThresholdRule,
+) -> list[str]:
     """What the shipped model does on the test rows.
 
     Args:
         test: The rows.
         ensemble: The model.
         decision: Its threshold.
-        settings: The measure and the constraints.
+        settings: The measure.
+        rule: Of the threshold.
     """
     scores, measure = ensemble.score(test.x), settings.parsed_measure()
     metric: Any = measure.metric
@@ -42,9 +49,9 @@ def test_sentences(test: TestRows, ensemble: Ensemble, decision: Decision, setti
             for name in ("recall", "precision")
         }
         found.append(f"At the threshold: {', '.join(f'{name} {value:.3f}' for name, value in rates.items())}.")
-    constraints = Constraints(settings.subject_to, test.groups)
+    constraints = Constraints(rule.subject_to, test.groups)
     part = scored_rows(scores, test.y, test.weight, test.groups, constraints)
-    rows = constraints.values(part, decision.score_threshold, measure.subject_to)
+    rows = constraints.values(part, decision.score_threshold, rule.own)
     found += [f"{row['constraint']}: {row['value']:.3f}, {'met' if row['met'] else 'missed'} there." for row in rows]
     return found
 
