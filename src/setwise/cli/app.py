@@ -337,7 +337,7 @@ def evaluate(
     ] = None,
     maximize: Annotated[
         str | None,
-        typer.Option(help="Choose thresholds that maximize this, such as f1; of a run on its validation set."),
+        typer.Option(help="Choose thresholds that maximize this, such as f1."),
     ] = None,
     subject_to: Annotated[
         list[str] | None, typer.Option(help='Condition on the thresholds, such as "recall>=0.9"; may be repeated.')
@@ -363,7 +363,7 @@ def evaluate(
         typer.Option(help="Largest difference from a run's results that counts as agreement. [default: 1e-6]"),
     ] = None,
 ) -> None:
-    """Evaluate any model's scores in a table, or a run again from its stored weights."""
+    """Evaluate any model's scores in a table, or a run again from what it has stored."""
     from setwise.cli import evaluating
 
     options = {

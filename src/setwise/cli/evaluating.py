@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from setwise.cli.display import console, note, print_table
 
 MET, NOT_MET = 0, 1
 AGREES, DIFFERS = 0, 1
+MOST_SHOWN = 20  # values that differ
 
 _OF_TABLES = (
     "score",
@@ -82,17 +83,41 @@ def run_table(source: Path, options: Mapping[str, Any]) -> int:
 
 
 def run_folder(folder: Path, data: str | None, rule: Mapping[str, Any], tolerance: float) -> int:
-    """Evaluate a run again from its stored weights, and say whether that agrees with its results.
+    """Evaluate a run again from what it has stored, and say whether that agrees with its results.
 
     Args:
         folder: The run.
         data: Where its data is now, if it has moved.
-        rule: For the thresholds: ``maximize``, ``subject_to`` and ``confidence``, None where not given.
+        rule: For the threshold: ``maximize``, ``subject_to`` and ``confidence``, None where not given.
         tolerance: Largest difference that counts as agreement.
 
     Returns:
         1 where the results differ, else 0.
     """
+    from setwise.app.run_folder import TABLE, RunFolder
+
+    if RunFolder(folder).job == TABLE:
+        return _run_of_table(folder, data, rule, tolerance)
+    return _run_of_images(folder, data, rule, tolerance)
+
+
+def _run_of_table(folder: Path, data: str | None, rule: Mapping[str, Any], tolerance: float) -> int:
+    from setwise.app.progress import FitBars
+    from setwise.app.reevaluation import reevaluate, rethreshold
+
+    say = console().print
+    if any(value is not None for value in rule.values()):
+        with FitBars() as bars:
+            lines = rethreshold(folder, data=data, progress=bars.show, **rule)
+        say("\n".join(lines), markup=False, soft_wrap=True)
+        return AGREES
+    with FitBars() as bars:
+        found = reevaluate(folder, data=data, tolerance=tolerance, progress=bars.show)
+    say(f"{found.report}\n", markup=False, soft_wrap=True)
+    return _agreement(found.differences, tolerance)
+
+
+def _run_of_images(folder: Path, data: str | None, rule: Mapping[str, Any], tolerance: float) -> int:
     from setwise.experiments.judging import methods
     from setwise.experiments.rejudging import rejudge
 
@@ -105,13 +130,21 @@ def run_folder(folder: Path, data: str | None, rule: Mapping[str, Any], toleranc
             say(f"No threshold meets the condition on the validation set of {name}.", markup=False)
         for line in run.get("certificate", {}).get("said", ()):
             say(f"{name}: {line}", markup=False)
-    if judged.disagreements:
-        say(f"Differs from results.json in {len(judged.disagreements)} values:", markup=False)
-        for text in judged.disagreements:
-            say(f"  {text}", markup=False)
-        return DIFFERS
-    say(f"Agrees with results.json within {tolerance:g}.", markup=False)
-    return AGREES
+    return _agreement(judged.disagreements, tolerance)
+
+
+def _agreement(differences: Sequence[str], tolerance: float) -> int:
+    """Say whether the results are those that were stored."""
+    say = console().print
+    if not differences:
+        say(f"Agrees with results.json within {tolerance:g}.", markup=False)
+        return AGREES
+    say(f"Differs from results.json in {len(differences)} values:", markup=False)
+    for text in differences[:MOST_SHOWN]:
+        say(f"  {text}", markup=False, soft_wrap=True)
+    if len(differences) > MOST_SHOWN:
+        say(f"  ... and {len(differences) - MOST_SHOWN} more", markup=False)
+    return DIFFERS
 
 
 def _flag(name: str) -> str:
