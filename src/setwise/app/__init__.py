@@ -13,13 +13,20 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from setwise.app.classifier import TableClassifier, TableDataWarning
     from setwise.app.model_file import TableModel
     from setwise.app.train_report import TrainReport
     from setwise.app.training import train
 
-_FROM = {"TableModel": "model_file", "TrainReport": "train_report", "train": "training"}
+_FROM = {
+    "TableClassifier": "classifier",
+    "TableDataWarning": "classifier",
+    "TableModel": "model_file",
+    "TrainReport": "train_report",
+    "train": "training",
+}
 
-__all__ = ["TableModel", "TrainReport", "train"]
+__all__ = ["TableClassifier", "TableDataWarning", "TableModel", "TrainReport", "train"]
 
 
 def __getattr__(name: str) -> Any:

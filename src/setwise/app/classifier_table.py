@@ -1,0 +1,220 @@
+"""The table of an estimator: inputs, labels, weights and what stands beside them as one frame with named columns.
+
+scikit-learn hands over arrays side by side, a training reads a table. And scikit-learn wants a sample weight of k to
+be k copies of the row, whatever the order of the rows: so equal rows are joined, with the sum of their weights, and
+stand in an order of their content. Where no row comes twice and there are no weights, the rows stay as they are.
+
+>>> frame, weight = joined(frame_of_inputs(np.array([[1.0], [2.0], [1.0]])), np.array([0, 1, 0]), None)
+>>> sorted(zip(frame["x0"].tolist(), weight.tolist()))
+[(1.0, 1.0), (1.0, 1.0), (2.0, 1.0)]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from setwise._checks import InputError, extra
+from setwise.app.table_problem import FEWEST
+from setwise.data.tables.reading import frame_of
+from setwise.data.tables.target import value_name
+from setwise.data.tables.values import MISSING_LABELS
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# Copies of a row on average, beyond which rows are left as they are: such a table counts few cases, which come again
+# in new data too, so that a copy in another fold flatters nothing.
+MOST_COPIES = 5
+
+Groups = str | Sequence[str] | Mapping[str, ArrayLike]
+
+
+def is_frame(X: object) -> bool:
+    """Whether inputs have named columns, each of a type of its own."""
+    return hasattr(X, "columns") and hasattr(X, "shape")
+
+
+def frame_of_inputs(X: Any, names: Sequence[str] | None = None) -> pd.DataFrame:
+    """Inputs as a frame; the columns of an array are x0, x1, ....
+
+    Args:
+        X: An array that scikit-learn has checked, or a frame of pandas or polars.
+        names: What the columns are called instead.
+    """
+    pandas = extra("pandas", "tables")
+    if isinstance(X, pandas.DataFrame):
+        found = X.copy(deep=False)  # another frame, of the same cells
+        found.columns = [str(name) for name in X.columns]
+    elif is_frame(X):
+        found = frame_of(X)
+    else:
+        cells = np.asarray(X)
+        if cells.dtype.kind in "biuf":
+            cells = cells.astype(np.float64)
+        else:
+            _check_cells(cells)
+        found = pandas.DataFrame(cells, columns=[f"x{k}" for k in range(cells.shape[1])])
+    if names is not None:
+        found.columns = list(names)
+    return found  # type: ignore[no-any-return]
+
+
+def _check_cells(cells: NDArray[Any]) -> None:
+    """Refuse lists, mappings and the like, with the error that they get from scikit-learn's own estimators."""
+    for kind in set(map(type, cells.ravel())):
+        if hasattr(kind, "__len__") and not issubclass(kind, str):
+            raise TypeError(
+                "Expected the cells of `X` to be numbers or texts: the argument must be a string or a real number, "
+                f"not {kind.__name__!r}."
+            )
+
+
+def target_values(classes: NDArray[Any]) -> NDArray[Any]:
+    """The classes as values of a target column, such that each is read as a value of its own."""
+    folded = [value_name(each).casefold() for each in classes.tolist()]
+    if len(set(folded)) < len(folded) or not MISSING_LABELS.isdisjoint(folded):  # "Yes" and "yes", "NA"
+        return np.array([f"class {k}" for k in range(len(classes))], dtype=object)
+    return classes if classes.dtype.kind in "biuf" else np.array([str(each) for each in classes], dtype=object)
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """What stands beside the inputs and the labels; one value for each row in every array.
+
+    Attributes:
+        group: Columns of the inputs by which results are broken down.
+        columns: Further such columns, which are no inputs.
+        group_folds: What keeps rows in one fold, or None.
+        time: When each row was, or None.
+    """
+
+    group: tuple[str, ...] = ()
+    columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    group_folds: NDArray[Any] | None = None
+    time: NDArray[Any] | None = None
+
+    @classmethod
+    def of(cls, groups: Groups | None, group_folds: ArrayLike | None, time: ArrayLike | None, rows: int) -> Parts:
+        """From the arguments of ``fit``, checked."""
+        if group_folds is not None and time is not None:
+            raise InputError(
+                "Expected `group_folds` or `time`, but got both: keep groups together, or order folds by time."
+            )
+        bound = None if group_folds is None else _one_each("group_folds", group_folds, rows)
+        moments = None if time is None else _one_each("time", time, rows)
+        if groups is None or isinstance(groups, str):
+            return cls(() if groups is None else (groups,), {}, bound, moments)
+        if isinstance(groups, Mapping) or is_frame(groups):
+            names = list(groups) if isinstance(groups, Mapping) else list(groups.columns)
+            columns = {str(name): _one_each(f"groups[{name!r}]", groups[name], rows) for name in names}
+            return cls((), columns, bound, moments)
+        names = list(groups)
+        if not all(isinstance(name, str) for name in names):
+            raise TypeError(
+                "Expected `groups` to be names of columns of `X`, or a mapping of names to arrays such as "
+                f"{{'sex': sex}}, but got {type(groups).__name__}; what keeps rows in one fold is `group_folds`."
+            )
+        return cls(tuple(names), {}, bound, moments)
+
+    def take(self, rows: NDArray[Any]) -> Parts:
+        """Some of the rows."""
+        return Parts(
+            self.group,
+            {name: values[rows] for name, values in self.columns.items()},
+            None if self.group_folds is None else self.group_folds[rows],
+            None if self.time is None else self.time[rows],
+        )
+
+
+def _one_each(name: str, values: ArrayLike, rows: int) -> NDArray[Any]:
+    found = np.asarray(values)
+    if found.shape != (rows,):
+        raise InputError(
+            f"Expected `{name}` to hold one value for each of the {rows} rows of `X`, but its shape is {found.shape}; "
+            "where `X` is split in cross-validation, name columns of `X` or pass a frame, which is split with it."
+        )
+    return found
+
+
+def training_table(
+    inputs: pd.DataFrame,
+    target: NDArray[Any],
+    weight: NDArray[np.float64] | None,
+    parts: Parts,
+    *,
+    target_name: str,
+    counts_draws: bool,
+) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """One table of everything, and the settings of a training that say which column plays which part.
+
+    Args:
+        inputs: The inputs.
+        target: Values of the target.  # shape: (n,)
+        weight: Positive sample weights, or None.  # shape: (n,)
+        parts: What stands beside.
+        target_name: What the target is called.
+        counts_draws: Leave equal rows apart, since a certificate counts rows.
+    """
+    frame = inputs.copy(deep=False)
+    for name, values in parts.columns.items():
+        if name in inputs.columns:
+            raise InputError(
+                f"Expected `groups` to have other names than the columns of `X`, but both have {name!r}; rename it, or "
+                "pass that name alone to compare groups by the column of `X`."
+            )
+        frame[name] = values
+    found: dict[str, Any] = {"group": (*parts.group, *parts.columns), "drop": tuple(parts.columns)}
+    for role, values in (("group_folds", parts.group_folds), ("time_column", parts.time), ("target", target)):
+        if values is not None:
+            found[role] = _free(target_name if role == "target" else role, frame)
+            frame[found[role]] = values
+    if not counts_draws:
+        frame, weight = joined(frame, np.unique(target, return_inverse=True)[1], weight)
+    if weight is not None and (weight != weight[0]).any():  # equal weights say nothing
+        found["weight"] = _free("sample_weight", frame)
+        frame[found["weight"]] = weight
+    return frame, found
+
+
+def _free(name: str, frame: pd.DataFrame) -> str:
+    """A name that no column has."""
+    while name in frame.columns:
+        name += "_"
+    return name
+
+
+def joined(
+    frame: pd.DataFrame, label: NDArray[Any], weight: NDArray[np.float64] | None
+) -> tuple[pd.DataFrame, NDArray[np.float64] | None]:
+    """Equal rows as one with the sum of their weights, in an order that only their content decides.
+
+    Without weights, rows that do not come twice are left as they are, and so are those that come very often.
+
+    Args:
+        frame: All columns, the target among them.
+        label: Number of each row's class.  # shape: (n,)
+        weight: Positive weights, or None.  # shape: (n,)
+    """
+    _, first, place = np.unique(_row_keys(frame), return_index=True, return_inverse=True)
+    if weight is None and (len(first) == len(frame) or len(frame) > MOST_COPIES * len(first)):
+        return frame, None
+    total = np.bincount(place.reshape(-1), weight).astype(np.float64)
+    # a class of a single row would be in one fold only; of two copies or more, each half is in a fold of its own
+    lonely = (np.bincount(label[first])[label[first]] == 1) & (total >= FEWEST)
+    times = np.where(lonely, FEWEST, 1)
+    return frame.iloc[first.repeat(times)].reset_index(drop=True), (total / times).repeat(times)
+
+
+def _row_keys(frame: pd.DataFrame) -> NDArray[np.uint64]:
+    """A hash of 64 bits of every row: in a million rows, two different ones share theirs once in 40 million tables."""
+    pandas = extra("pandas", "tables")
+    plain = {  # 0.0 and -0.0 are equal
+        name: column + 0.0 if column.dtype.kind == "f" else column for name, column in frame.items()
+    }
+    keys = pandas.util.hash_pandas_object(pandas.DataFrame(plain, index=frame.index), index=False)
+    return np.asarray(keys, dtype=np.uint64)
