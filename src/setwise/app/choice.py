@@ -1,4 +1,7 @@
-"""Choice of what is shipped: the stack beside its candidates, the best by the out-of-fold measure, and its ensemble."""
+"""Choice of what is shipped: the stack beside its candidates, the best by the out-of-fold measure, and its ensemble.
+
+With several classes there is one choice for all, by the macro average; each class has its own stack and ensemble.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from numpy.typing import NDArray
 from setwise.app.cross_fit import CrossFit
 from setwise.app.ensemble import STACK, Ensemble
 from setwise.app.resampled_criteria import Criterion
-from setwise.app.selection import Selection, select
+from setwise.app.selection import Selection, select, select_classes
 from setwise.app.stack import Stack, fit_stack, stack_out_of_fold
 from setwise.measures import Measure
 
@@ -83,6 +86,44 @@ def choose_model(
         level: Of the intervals.
         value: A criterion in the measure's place, see :func:`setwise.app.selection.select`.
     """
+    scored, labels, weight = fits.folds.scored, fits.rows.y, fits.rows.weight
+    logits, stack = _stacked(fits)
+    own = None if weight is None else weight[scored]
+    # Under constraints average precision says little: a constrained network gives some of it up for what is asked.
+    guards = value is None
+    selection = select(logits, labels[scored], measure, weight=own, guards=guards, level=level, seed=seed, value=value)
+    ensemble = _ensemble(fits, selection.chosen, stack)
+    return Choice(fits, scored, logits, stack, selection, ensemble)
+
+
+def choose_for_classes(
+    heads: Sequence[CrossFit], labels: NDArray[np.int64], measure: Measure, *, seed: int, level: float = 0.95
+) -> list[Choice]:
+    """Choose the candidate, or the stack, that is shipped for all of several classes.
+
+    Args:
+        heads: The candidates of each class against the others.
+        labels: Class numbers of all rows.  # shape: (n,)
+        measure: By whose macro average they are chosen.
+        seed: Of the bootstrap draws.
+        level: Of the intervals.
+
+    Returns:
+        For each class its own scores, stack and ensemble with the selection that all share.
+    """
+    scored, weight = heads[0].folds.scored, heads[0].rows.weight
+    parts = [_stacked(fits) for fits in heads]
+    together = {name: np.stack([logits[name] for logits, _ in parts]) for name in parts[0][0]}
+    own = None if weight is None else weight[scored]
+    selection = select_classes(together, labels[scored], measure, weight=own, level=level, seed=seed)
+    return [
+        Choice(fits, scored, logits, stack, selection, _ensemble(fits, selection.chosen, stack))
+        for fits, (logits, stack) in zip(heads, parts, strict=True)
+    ]
+
+
+def _stacked(fits: CrossFit) -> tuple[dict[str, Floats], Stack | None]:
+    """Out-of-fold scores of every candidate and of their stack, and the stack fitted to all rows."""
     scored = fits.folds.scored
     names = list(fits)
     table = np.stack([fits[name].logits for name in names])  # shape: (candidates, n)
@@ -92,11 +133,7 @@ def choose_model(
     if len(names) > 1:
         stack = fit_stack(table[:, scored], labels[scored], names=names, weight=own)
         logits[STACK] = stack_out_of_fold(table, labels, fits.folds, weight=weight)[scored]
-    # Under constraints average precision says little: a constrained network gives some of it up for what is asked.
-    guards = value is None
-    selection = select(logits, labels[scored], measure, weight=own, guards=guards, level=level, seed=seed, value=value)
-    ensemble = _ensemble(fits, selection.chosen, stack)
-    return Choice(fits, scored, logits, stack, selection, ensemble)
+    return logits, stack
 
 
 def _ensemble(fits: CrossFit, chosen: str, stack: Stack | None) -> Ensemble:
@@ -126,8 +163,14 @@ def refitted(choice: Choice, measure: Measure, *, seed: int) -> Ensemble:
     return replace(choice.ensemble, members=members)
 
 
-def shares(choice: Choice) -> Sequence[tuple[str, float]]:
-    """Candidates of the shipped stack with their part of its weights, the largest first; empty without a stack."""
-    if choice.ensemble.stack is None:
-        return []
-    return sorted(choice.ensemble.stack.share.items(), key=lambda each: -each[1])
+def shares(*choices: Choice) -> Sequence[tuple[str, float]]:
+    """Candidates of the shipped stack with their part of its weights, the largest first; empty without a stack.
+
+    Args:
+        *choices: That of two classes, or those of several, whose mean is taken.
+    """
+    found: dict[str, float] = {}
+    for stack in (choice.ensemble.stack for choice in choices):
+        for name, share in {} if stack is None else stack.share.items():
+            found[name] = found.get(name, 0.0) + share / len(choices)
+    return sorted(found.items(), key=lambda each: -each[1])

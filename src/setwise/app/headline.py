@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from setwise.app.choice import BASELINE, Choice, shares
+import numpy as np
+from numpy.typing import NDArray
+
+from setwise.app.choice import BASELINE, Choice, Floats, shares
 from setwise.app.decision import Decision
 from setwise.metrics import Interval
 from setwise.report.text import interval_text
@@ -22,15 +25,42 @@ def headline(choice: Choice, decision: Decision, criterion: str) -> list[str]:
         decision: Its threshold.
         criterion: Title of what the candidates are compared by.
     """
-    return [_shipped(choice), *_compared(choice, criterion), *decided(decision, choice)]
+    few = int(choice.labels.sum()), "positives"
+    return [_shipped(choice), *_compared(choice, criterion, few), *decided(decision, choice)]
 
 
-def _shipped(choice: Choice) -> str:
-    models = {name: len(scorers) for name, scorers in choice.ensemble.members.items()}
+def headline_for_classes(
+    choices: Sequence[Choice], classes: Sequence[str], probabilities: Floats, labels: NDArray[np.int64], criterion: str
+) -> list[str]:
+    """The sentences that come first with several classes.
+
+    Args:
+        choices: What is shipped, for each class.
+        classes: Their names.
+        probabilities: Out of fold, of what is shipped.  # shape: (n, classes)
+        labels: Class numbers of the same rows.  # shape: (n,)
+        criterion: Title of what the candidates are compared by.
+    """
+    counts = np.bincount(labels, minlength=len(classes))
+    few = int(counts.min()), f"rows of class {classes[int(counts.argmin())]!r}"
+    right = float(np.average(probabilities.argmax(axis=1) == labels, weights=choices[0].weight))
+    return [
+        _shipped(*choices),
+        *_compared(choices[0], criterion, few),
+        f"The most probable class is predicted: out of fold it is the right one in {right:.1%} of rows.",
+    ]
+
+
+def _shipped(*choices: Choice) -> str:
+    """Of two classes one choice, of several one for each."""
+    choice = choices[0]
+    models = {name: len(scorers) for each in choices for name, scorers in each.ensemble.members.items()}
     fitted = (
         "refitted to all rows" if set(models.values()) == {1} else f"the mean of {max(models.values())} folds' models"
     )
-    parts = shares(choice)
+    if len(choices) > 1:
+        fitted += f", for each of {len(choices)} classes against the others"
+    parts = shares(*choices)
     if not parts:
         candidate = choice.fits[choice.name].candidate
         how = "" if candidate.on_measure else ", trained by cross-entropy"
@@ -49,13 +79,19 @@ def _best(choice: Choice) -> str:
     return f"best, the {choice.title(choice.selection.best)}"
 
 
-def _compared(choice: Choice, criterion: str) -> list[str]:
-    """The measure beside logistic regression's and that of the best cross-entropy candidate."""
-    selection, positives = choice.selection, int(choice.labels.sum())
+def _compared(choice: Choice, criterion: str, few: tuple[int, str]) -> list[str]:
+    """The measure beside logistic regression's and that of the best cross-entropy candidate.
+
+    Args:
+        choice: What was chosen.
+        criterion: Title of the measure.
+        few: How many rows of the rarest class there are, and what these are called.
+    """
+    selection, (count, called) = choice.selection, few
     estimate = selection.estimate
-    if positives < CLAIMED:
-        few = f"{positives} positives are too few to claim a figure for new rows; out of fold it was"
-        lines = [f"{criterion}: {few} {interval_text(estimate)}."]
+    if count < CLAIMED:
+        said = f"{count} {called} are too few to claim a figure for new rows; out of fold it was"
+        lines = [f"{criterion}: {said} {interval_text(estimate)}."]
     else:
         lines = [f"{criterion} on new rows: {interval_text(estimate)}, {estimate.level:.0%} interval."]
     others = {BASELINE: "Logistic regression"} if BASELINE in choice.fits and choice.name != BASELINE else {}

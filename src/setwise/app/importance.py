@@ -29,7 +29,7 @@ DOMINANT = 0.8  # share of the positive importances from which on one column car
 
 Floats = NDArray[np.float64]
 FoldScore = Callable[[int, NDArray[np.float32]], Floats]
-"""Logits of encoded rows by the model of a fold."""
+"""Logits of encoded rows by the model of a fold.  # shape: (n,) or (classes, n)"""
 
 
 @dataclass(frozen=True)
@@ -63,9 +63,10 @@ def permutation_importance(
     """Importance of every column, the largest first.
 
     Args:
-        rows: All rows.
+        rows: All rows; labels may be class numbers.
         folds: Which rows each fold's model has not seen.
-        score: Scores rows by the model of a fold.
+        score: Scores rows by the model of a fold; with several classes one line for each against the others, and the
+            macro average of the measure is taken.
         columns: Encoded columns of each column of the table, see :func:`encoded_columns`.
         measure: The measure.
         repeats: Permutations of each column.
@@ -87,7 +88,7 @@ def permutation_importance(
     parts = _parts(rows, folds, most_rows, random)
     used = np.concatenate(parts)
     y, weight = rows.y[used], None if rows.weight is None else rows.weight[used]
-    before = np.concatenate([score(k, rows.x[part]) for k, part in enumerate(parts)])
+    before = np.concatenate([score(k, rows.x[part]) for k, part in enumerate(parts)], axis=-1)
     draws = _draws(y, random)
     found = []
     for name, places in columns.items():
@@ -123,13 +124,13 @@ def warning_of(importances: Sequence[Importance]) -> str | None:
 
 
 def _parts(rows: Rows, folds: Folds, most: int, random: np.random.Generator) -> list[NDArray[np.int64]]:
-    """Some of the rows that each fold holds out, both classes by their shares."""
+    """Some of the rows that each fold holds out, all classes by their shares."""
     weight = np.ones(len(rows.y)) if rows.weight is None else rows.weight
     share = min(1.0, most / max(int(folds.scored.sum()), 1))
     parts = []
     for held in folds.held:
         chosen = []
-        for label in (0, 1):
+        for label in range(int(rows.y.max()) + 1):
             own = np.flatnonzero(held & (rows.y == label) & (weight > 0))
             count = min(len(own), max(round(share * len(own)), 20))
             chosen.append(np.sort(random.choice(own, count, replace=False)))
@@ -150,11 +151,11 @@ def _permuted(
         x = rows.x[part]
         x[:, places] = x[random.permutation(len(part))][:, places]
         found.append(score(k, x))
-    return np.concatenate(found)
+    return np.concatenate(found, axis=-1)
 
 
 def _draws(y: NDArray[np.int64], random: np.random.Generator) -> list[NDArray[np.int64]]:
-    """Bootstrap draws of the rows that hold both classes."""
+    """Bootstrap draws of the rows that hold more than one class."""
     draws = [random.integers(len(y), size=len(y)) for _ in range(_RESAMPLES)]
     return [draw for draw in draws if y[draw].min() < y[draw].max()]
 
@@ -168,14 +169,29 @@ def _drop(
     draws: Sequence[NDArray[np.int64]],
 ) -> tuple[float, float]:
     """Mean drop of the measure and its standard error."""
-    start = hard_value(measure, before, y, weight)
-    drops = np.array([start - hard_value(measure, each, y, weight) for each in after])
+    start = macro_value(measure, before, y, weight)
+    drops = np.array([start - macro_value(measure, each, y, weight) for each in after])
     drawn = []
     for draw in draws:  # one permutation is enough for the spread over rows
         own = None if weight is None else weight[draw]
-        if own is None or (own[y[draw] == 1].sum() > 0 and own[y[draw] == 0].sum() > 0):
-            both = (hard_value(measure, scores[draw], y[draw], own) for scores in (before, after[0]))
+        if own is None or len(np.unique(y[draw][own > 0])) > 1:
+            both = (macro_value(measure, scores[..., draw], y[draw], own) for scores in (before, after[0]))
             drawn.append(next(both) - next(both))
     of_rows = float(np.var(drawn, ddof=1)) if len(drawn) > 1 else 0.0
     of_permutations = float(np.var(drops, ddof=1)) / len(drops) if len(drops) > 1 else 0.0
     return float(drops.mean()), float(np.sqrt(of_rows + of_permutations))
+
+
+def macro_value(measure: Measure, scores: Floats, y: NDArray[np.int64], weight: Floats | None) -> float:
+    """The measure, more being better; with several classes its mean over those that rows of weight have.
+
+    Args:
+        measure: The measure of two classes.
+        scores: Logits, or one line for each class against the others.  # shape: (n,) or (classes, n)
+        y: Labels or class numbers.  # shape: (n,)
+        weight: Of the rows, or None.  # shape: (n,)
+    """
+    if scores.ndim == 1:
+        return hard_value(measure, scores, y, weight)
+    known = np.unique(y if weight is None else y[weight > 0])
+    return float(np.mean([hard_value(measure, scores[k], (y == k).astype(np.int64), weight) for k in known]))

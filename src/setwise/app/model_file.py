@@ -22,59 +22,40 @@ array(['no', 'yes'], dtype='<U3')
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
+from torch import Tensor
 
 from setwise._checks import InputError, in_range
-from setwise._files import write_bytes
 from setwise.app.ensemble import Ensemble
 from setwise.app.files import contents_of
-from setwise.app.run_folder import MODEL
-from setwise.app.tensor_file import read_tensors, sealed_tensors
+from setwise.app.multiclass_model import MulticlassModel
+from setwise.app.stored_model import (
+    AGAIN,
+    FORMAT,
+    SIGMOID,
+    Prediction,
+    StoredModel,
+    check_calibration,
+    is_of_several,
+    read_state,
+    shared_parts,
+)
 from setwise.app.train_report import TrainReport
 from setwise.data import News, TableEncoding
-from setwise.data.tables.encoding import is_read
-from setwise.data.tables.reading import frame_of
-from setwise.metrics import (
-    CalibrationMap,
-    IsotonicCalibration,
-    PlattScaling,
-    PriorCorrection,
-    calibration_from_dict,
-)
+from setwise.metrics import CalibrationMap, calibration_from_dict
 
-FORMAT = 3  # raised when the file changes its meaning; any other is refused
-SIGMOID = PlattScaling(1.0, 0.0)
-MOST_NAME = 1_000
-_AGAIN = "train the model again, or fetch the file anew"
-_TYPES = {"int": int, "float": float, "bool": bool, "str": str}
+__all__ = ["FORMAT", "Prediction", "TableModel", "load_model"]
 
 
 @dataclass(frozen=True, eq=False)
-class Prediction:
-    """What a model says about the rows of a table.
-
-    Attributes:
-        scores: Logits.  # shape: (n,)
-        probabilities: Of the positive class, calibrated on rows that the models had not seen.  # shape: (n,)
-        classes: Name of the predicted class of each row.
-        remarks: What the table holds that the model has not seen before, in sentences.
-    """
-
-    scores: NDArray[np.float64]
-    probabilities: NDArray[np.float64]
-    classes: Sequence[str]
-    remarks: Sequence[str]
-
-
-@dataclass(frozen=True, eq=False)
-class TableModel:
-    """A model of tables, ready to predict.
+class TableModel(StoredModel):
+    """A model of tables of two classes, ready to predict.
 
     Args:
         encoding: How columns become numbers, and which classes there are.
@@ -98,12 +79,8 @@ class TableModel:
 
     def __post_init__(self) -> None:
         in_range("score_threshold", self.score_threshold)  # refuses NaN
-        if not isinstance(self.measure, str) or len(self.measure) > MOST_NAME:
-            raise InputError(f"Expected `measure` to be a name, but got {self.measure!r:.80}.")
-        if not isinstance(self.calibration, PlattScaling | IsotonicCalibration | PriorCorrection):
-            raise InputError(f"Expected `calibration` to be one of a score, but got {type(self.calibration).__name__}.")
-        if self.types not in _TYPES:
-            raise InputError(f"Expected `types` among {', '.join(_TYPES)}, but got {self.types!r:.80}.")
+        super().__post_init__()
+        check_calibration(self.calibration)
 
     @property
     def threshold(self) -> float:
@@ -111,11 +88,6 @@ class TableModel:
         if not math.isfinite(self.score_threshold):
             return self.score_threshold
         return float(self.calibration(np.array([self.score_threshold]))[0])
-
-    @property
-    def classes_(self) -> NDArray[Any]:
-        """The negative and the positive value, in the order of :meth:`predict_proba`'s columns."""
-        return _typed(self.encoding.classes, self.types)
 
     def score(self, inputs: NDArray[np.float32]) -> NDArray[np.float64]:
         """Logits of encoded rows.
@@ -128,26 +100,13 @@ class TableModel:
     def apply(
         self, table: Any, *, threshold: float | None = None, news: News | None = None, first_row: int = 1
     ) -> Prediction:
-        """Scores, probabilities and classes of a table's rows.
-
-        Args:
-            table: A frame of pandas or polars, a mapping of columns, or what :func:`setwise.data.read_frame` gives.
-            threshold: A calibrated probability from which on a row is predicted positive, instead of the model's own.
-            news: Counts what the table holds that the training rows did not, over several blocks of a table; the
-                remarks are left to the last one then.
-            first_row: Number of the first row, for messages.
-
-        Raises:
-            InputError: When a column is missing, or one of numbers holds texts.
-        """
-        frame = table if is_read(table) else frame_of(table, texts=self.encoding.texts)
-        found = News() if news is None else news
-        scores = self.score(self.encoding.encode(frame, found, first_row=first_row))
+        """Scores, probabilities and classes of a table's rows; see the base class."""
+        inputs, remarks = self._encoded(table, news, first_row)
+        scores = self.score(inputs)
         probabilities = np.asarray(self.calibration(scores))
         # Probabilities near 1 round to 1, so the model's own threshold is one of the score.
         positive = scores >= self.score_threshold if threshold is None else probabilities >= threshold
         classes = [self.encoding.classes[flag] for flag in positive.astype(int).tolist()]
-        remarks = self.encoding.sentences(found, tuple(map(str, frame.columns))) if news is None else []
         return Prediction(scores, probabilities, classes, remarks)
 
     def predict(self, table: Any) -> NDArray[Any]:
@@ -168,71 +127,60 @@ class TableModel:
         positive = self.apply(table).probabilities
         return np.stack([1 - positive, positive], axis=1)
 
-    def report(self) -> TrainReport:
-        """What the training found: printed as the command prints it, or written as a page.
-
-        Raises:
-            InputError: When the model was put together by hand.
-        """
-        if self.summary is None:
-            raise InputError("Expected a model that `train` made, but this one was put together and has no report.")
-        return self.summary
-
-    def save(self, path: str | Path) -> Path:
-        """Write the file as a whole, and return its path."""
-        path = Path(path)
-        state = {
-            "format": FORMAT,
-            "encoding": self.encoding.to_dict(),
-            "classes": list(self.encoding.classes),
-            "types": self.types,
+    def _learned(self) -> dict[str, Any]:
+        return {
             "parts": self.ensemble.parts,
             "threshold": self.score_threshold if math.isfinite(self.score_threshold) else None,  # null: none positive
             "calibration": self.calibration.to_dict(),
-            "measure": self.measure,
-            "about": dict(self.about),
-            "report": None if self.summary is None else self.summary.to_dict(seconds=False),
         }
-        write_bytes(path, sealed_tensors(self.ensemble.tensors, state))
-        return path
+
+    def _tensors(self) -> dict[str, Tensor]:
+        return self.ensemble.tensors
 
     @classmethod
     def load(cls, path: str | Path) -> TableModel:
-        """Read a file that :meth:`save` wrote, or the one in the folder of a run.
+        """Read a file that :meth:`save` wrote, or the one in the folder of a run; :func:`load_model` reads any model.
 
         Raises:
             FileNotFoundError: When there is no such file.
-            InputError: When the file holds no model, is damaged, or is of another format than this version knows.
+            InputError: When the file holds no model, one of several classes, is damaged, or is of another format than
+                this version knows.
         """
-        path = Path(path).expanduser()
-        path = path / MODEL if path.is_dir() else path
-        if not path.is_file():
-            raise FileNotFoundError(f"Expected a model file at {path}, but there is none; `setwise train` writes one.")
-        state, tensors = read_tensors(path, "a model file", format_=FORMAT, advice=_AGAIN)
-        with contents_of(path, _AGAIN):
-            encoding, classes = TableEncoding.from_dict(state["encoding"]), state["classes"]
-            if list(encoding.classes) != classes:
-                raise InputError(f"Expected `classes` to be those of `encoding`, but got {classes!r:.80}.")
-            if not isinstance(state["about"], dict):
-                raise InputError(f"Expected `about` to be an object, but got {type(state['about']).__name__}.")
+        found = load_model(path)
+        if not isinstance(found, TableModel):
+            raise InputError(
+                f"Expected {path} to be a model of two classes, but it is of {len(found.encoding.classes)}: read it "
+                "with setwise.app.load_model."
+            )
+        return found
+
+    @classmethod
+    def of(cls, path: Path, state: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> TableModel:
+        """Rebuild it from what a file holds, checked; the path is for messages.
+
+        Raises:
+            InputError: When parts and tensors do not fit together.
+        """
+        with contents_of(path, AGAIN):
+            shared = shared_parts(state)
             return cls(
-                encoding,
-                Ensemble.of(state["parts"], tensors, columns=len(encoding.columns)),
+                ensemble=Ensemble.of(state["parts"], tensors, columns=len(shared["encoding"].columns)),
                 score_threshold=math.inf if state["threshold"] is None else state["threshold"],
-                measure=state["measure"],
                 calibration=calibration_from_dict(state["calibration"]),
-                types=state["types"],
-                about=state["about"],
-                summary=None if state["report"] is None else TrainReport.from_dict(state["report"]),
+                **shared,
             )
 
 
-def _typed(classes: ArrayLike, types: str) -> NDArray[Any]:
-    """Names of classes as the values that they are in a frame; texts where they cannot be."""
-    names = [str(name) for name in np.asarray(classes)]
-    try:
-        if types == "bool":
-            return np.array([{"true": True, "1": True, "false": False, "0": False}[name.casefold()] for name in names])
-        return np.array([_TYPES[types](name) for name in names])
-    except (ValueError, KeyError):
-        return np.array(names)
+def load_model(path: str | Path) -> TableModel | MulticlassModel:
+    """Read a model that `setwise train` wrote, of two classes or of several.
+
+    Args:
+        path: The file, or the folder of a run.
+
+    Raises:
+        FileNotFoundError: When there is no such file.
+        InputError: When the file holds no model, is damaged, or is of another format than this version knows.
+    """
+    file, state, tensors = read_state(path)
+    kind = MulticlassModel if is_of_several(state) else TableModel
+    return kind.of(file, state, tensors)
