@@ -512,6 +512,9 @@ def test_nothing_is_built_before_all_of_it_is_checked(path: Path, monkeypatch: p
         TableModel.load(path)
 
 
+OTHERS: tuple[Any, ...] = (None, -1, 1e300, "x", "a" * 10**5, [], {}, [[1]], True)
+
+
 def places(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """The way to every value within a value of JSON."""
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
@@ -531,7 +534,7 @@ def test_any_value_of_the_header_may_be_hostile(path: Path) -> None:
     whole, tensors = model_parts(path)
     text, refused = json.dumps(whole), 0
     for at in places(whole)[1:]:
-        for value in (None, -1, 1e300, "x", "a" * 10**5, [], {}, [[1]], True):
+        for value in OTHERS:
             changed = json.loads(text)
             owner = changed
             for key in at[:-1]:

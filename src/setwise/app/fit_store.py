@@ -77,7 +77,7 @@ class FitStore:
         except DamagedFileError as error:
             self.notes(f"{path} is damaged ({error.why}): it is fitted again.")
         except InputError as error:
-            self.notes(f"{path} cannot be used, and is fitted again: {error}")
+            self.notes(str(error))
         return None
 
     def read(self, candidate: str, fold: int) -> FoldResult:

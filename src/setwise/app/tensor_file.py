@@ -57,7 +57,7 @@ def read_tensors(path: Path, what: str, *, format_: int, advice: str) -> tuple[d
     if state.get("format") != format_ and (intact or not is_sealed(content)):  # early files have no checksum
         version = state.get("format")
         newer = isinstance(version, int) and version > format_
-        advice = "update this setwise, an older one than wrote it" if newer else "train the model again"
+        advice = "update this setwise, an older one than wrote it" if newer else advice
         raise InputError(f"Expected {path} to be of format {format_}, but its format is {version!r:.40}: {advice}.")
     if not intact:
         raise damaged(path, DIFFERS, advice)
