@@ -74,8 +74,9 @@ class Constraints:
 
     def __init__(self, texts: Sequence[str], groups: Mapping[str, Groups]) -> None:
         self.names = {no_blanks(name): group.names for name, group in groups.items()}
-        if len(self.names) == 1:
-            self.names.setdefault("group", next(iter(self.names.values())))
+        self.only = next(iter(self.names)) if len(self.names) == 1 else None
+        if self.only is not None:
+            self.names.setdefault("group", self.names[self.only])
         known = self.names
         self.each = tuple(
             RateConstraint.parse(_BRACKETS.sub(lambda match: _rewritten(match[1], known), text)) for text in texts
@@ -157,6 +158,8 @@ class Constraints:
             names = self.names.get(match[2])
             return f"{match[1]}{match[2]}={names[int(match[3])]}" if names and int(match[3]) < len(names) else match[0]
 
+        if self.only is not None:  # where no column was named
+            text = text.replace("[group=group]", f"[group={self.only}]")
         return re.sub(r"([\['])([^\[\]=']+)=(\d+)(?=[\]'])", named, text)
 
 

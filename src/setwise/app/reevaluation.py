@@ -150,8 +150,9 @@ def _other_rule(
     """The rule of the run with what was given in place of its own."""
     rule = ThresholdRule.of(settings)
     if subject_to is not None:
-        fixed = rule.maximize if settings.parsed_measure().at_threshold else None
-        rule = replace(rule, subject_to=tuple(subject_to), own=None, maximize=fixed)
+        # What the measure maximizes under its own floor makes little sense without that.
+        usual, fixed = (ThresholdRule.usual, None) if rule.own is not None else (rule.usual, rule.maximize)
+        rule = replace(rule, subject_to=tuple(subject_to), own=None, maximize=fixed, usual=usual)
     if maximize is not None:
         rule = replace(rule, maximize=maximize)
     if confidence is not None:
