@@ -12,7 +12,7 @@ from setwise._checks import InputError
 from setwise.app.certificates import record
 from setwise.app.choice import BASELINE, Choice
 from setwise.app.constraints import Constraints, Groups
-from setwise.app.decision import Decision, decide
+from setwise.app.decision import Decision, decide_by
 from setwise.app.settings import TrainSettings
 from setwise.metrics import CalibrationMap
 from setwise.metrics.certified import ConstraintBound
@@ -45,7 +45,7 @@ def assess(
     named = {f"{SHIPPED} ({choice.title(choice.name)})": (choice.name, decision)}
     for name in dict.fromkeys((BASELINE, choice.best_cross_entropy)):
         if name is not None and name in choice.logits and name != choice.name:
-            own = decide(choice.logits[name], choice.labels, choice.weight, groups, settings)
+            own = decide_by(choice.logits[name], choice.labels, choice.weight, groups, decision.rule)
             named[choice.title(name)] = name, own
     decisions = {title: own for title, (_, own) in named.items()}
     scores = {title: probabilities(own.calibration, choice.logits[name]) for title, (name, own) in named.items()}

@@ -17,7 +17,7 @@ from setwise.app.choice import Choice, choose_model, refitted
 from setwise.app.constrained import constrained_value
 from setwise.app.constraints import Constraints, Groups
 from setwise.app.cross_fit import CrossFit, Event
-from setwise.app.decision import Decision, ThresholdRule, decide
+from setwise.app.decision import Decision, ThresholdRule, decide_by
 from setwise.app.ensemble import Ensemble
 from setwise.app.files import plain
 from setwise.app.headline import headline
@@ -41,6 +41,7 @@ def conclude(
     settings: TrainSettings,
     *,
     refit: Ensemble | None = None,
+    rule: ThresholdRule | None = None,
     progress: Callable[[Event], None] = lambda _: None,
 ) -> TableModel:
     """Choose, decide, describe.
@@ -50,6 +51,7 @@ def conclude(
         fits: All candidates that were finished.
         settings: What was asked for.
         refit: What is shipped with folds in order of time, where it was refitted to all rows before.
+        rule: What the threshold has to meet; None for what the settings ask for.
         progress: Told of every stage.
     """
 
@@ -60,7 +62,8 @@ def conclude(
     criterion, choice = chosen(problem, fits, settings)
     stage("certifying the threshold")
     groups = scored_groups(problem, choice)
-    decision = decide(choice.logits[choice.name], choice.labels, choice.weight, groups, settings)
+    rule = rule or ThresholdRule.of(settings)
+    decision = decide_by(choice.logits[choice.name], choice.labels, choice.weight, groups, rule)
     ensemble = choice.ensemble
     if fits.folds.kind == "time":
         stage("refitting to all rows")

@@ -41,6 +41,7 @@ class ThresholdRule:
         usual: What is maximized where neither that nor a constraint says it.
         confidence: With which the constraints are certified; 0 for on these rows only.
         max_weight: A bound on the sample weights of all rows, seen and unseen.
+        most_probable: Predict the more probable class, as scikit-learn's classifiers do, in place of ``usual``.
     """
 
     subject_to: tuple[str, ...] = ()
@@ -49,6 +50,7 @@ class ThresholdRule:
     usual: str = "f1"
     confidence: float = CONFIDENCE
     max_weight: float | None = None
+    most_probable: bool = False
 
     @classmethod
     def of(cls, settings: TrainSettings) -> ThresholdRule:
@@ -80,6 +82,7 @@ class Decision:
         bounds: What is known of each constraint, in each group; empty where nothing was asked for.
         certificate: The same as plain data and in words; None without constraints or confidence.
         constraints: Each constraint with its value on these rows.
+        rule: By which the threshold was chosen.
     """
 
     calibration: CalibrationMap
@@ -89,6 +92,7 @@ class Decision:
     bounds: tuple[ConstraintBound, ...]
     certificate: Mapping[str, Any] | None
     constraints: Sequence[Mapping[str, Any]]
+    rule: ThresholdRule = ThresholdRule()
 
     @property
     def threshold(self) -> float:
@@ -128,9 +132,12 @@ def decide_by(
     constraints = Constraints(rule.subject_to, groups)
     maximize = rule.objective(constraints)
     calibration = fit_calibration(logits, labels, weight=weight)
+    if not rule.floors and rule.most_probable and rule.maximize is None:
+        half = max(calibration.score_at(0.5), -np.finfo(np.float64).max)  # a model's file has no minus infinity
+        return Decision(calibration, half, "accuracy", True, (), None, [], rule)
     if not rule.floors:
         free = choose_threshold(logits, labels, maximize=maximize, weight=weight)
-        return Decision(calibration, between(float(free.threshold), logits), maximize, True, (), None, [])
+        return Decision(calibration, between(float(free.threshold), logits), maximize, True, (), None, [], rule)
     part = scored_rows(logits, labels, weight, groups, constraints)
     sure: dict[str, Any] = {}
     if rule.confidence:
@@ -143,7 +150,7 @@ def decide_by(
             fit.bounds, rule.confidence, fit.certified, named=constraints.shown, set_name="out-of-fold"
         )
     values = constraints.values(part, threshold, rule.own)
-    return Decision(calibration, threshold, maximize, fit.feasible, fit.bounds, certificate, values)
+    return Decision(calibration, threshold, maximize, fit.feasible, fit.bounds, certificate, values, rule)
 
 
 def scored_rows(

@@ -27,6 +27,7 @@ from setwise.app.conclusion import conclude, results_of
 from setwise.app.constrained import CONSTRAINED, constrained_network
 from setwise.app.constraints import Constraints
 from setwise.app.cross_fit import CrossFit, Event, cross_fit
+from setwise.app.decision import ThresholdRule
 from setwise.app.files import write_json
 from setwise.app.fit_store import FitStore
 from setwise.app.model_file import TableModel
@@ -173,13 +174,14 @@ def _listed(value: str | Sequence[str] | None) -> tuple[str, ...]:
     return () if value is None else (value,) if isinstance(value, str) else tuple(value)
 
 
-def train_table(source: Any, settings: TrainSettings, work: Work) -> TableModel:
+def train_table(source: Any, settings: TrainSettings, work: Work, *, rule: ThresholdRule | None = None) -> TableModel:
     """The main job with settings that are known to be good.
 
     Args:
         source: The table.
         settings: What to do.
         work: How to carry it out.
+        rule: What the threshold has to meet; None for what the settings ask for.
     """
     with contextlib.ExitStack() as stack:
         if work.folder is not None:
@@ -197,7 +199,8 @@ def train_table(source: Any, settings: TrainSettings, work: Work) -> TableModel:
             work.notes(text)
         if work.folder is not None:
             _prepare(work.folder, settings, problem, work)
-        model = conclude(problem, _fitted(problem, candidates, settings, work), settings, progress=work.progress)
+        fits = _fitted(problem, candidates, settings, work)
+        model = conclude(problem, fits, settings, rule=rule, progress=work.progress)
         if work.folder is not None:
             write(model, work.folder, settings)
         return model
