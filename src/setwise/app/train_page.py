@@ -1,36 +1,38 @@
-"""The page of a training: the answer, the candidates, the columns that matter, and the shipped model evaluated."""
+"""The page of a training: the answer, the candidates, the columns that matter, and the shipped model evaluated.
+
+With several classes it has tables alone: which threshold to take is no question there.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from setwise.app.run_folder import MODEL
-from setwise.report import PlainTable, write_evaluation
+from setwise.report import PlainTable, write_evaluation, write_tables
 
 if TYPE_CHECKING:
     from setwise.app.settings import TrainSettings
     from setwise.app.train_report import TrainReport
     from setwise.data import TableEncoding
-    from setwise.report import Evaluation
 
 
-def write_page(report: TrainReport, evaluation: Evaluation, path: Path) -> Path:
+def write_page(report: TrainReport, path: Path) -> Path:
     """Write the page.
 
     Args:
         report: What the training found.
-        evaluation: Of the out-of-fold scores.
         path: The HTML file; an existing one is replaced as a whole.
     """
-    return write_evaluation(
-        evaluation,
-        path,
-        columns=report.fates,
-        usage=usage_notes(),
-        said=[*report.headline, *(f"Note: {remark}" for remark in report.remarks)],
-        tables=_tables(report),
-    )
+    parts: dict[str, Any] = {
+        "columns": report.fates,
+        "usage": usage_notes(),
+        "said": [*report.headline, *(f"Note: {remark}" for remark in report.remarks)],
+        "tables": _tables(report),
+    }
+    if report.evaluation is None:
+        return write_tables(report.title, path, **parts)
+    return write_evaluation(report.evaluation, path, **parts)
 
 
 def _tables(report: TrainReport) -> list[PlainTable]:
@@ -46,6 +48,13 @@ def _tables(report: TrainReport) -> list[PlainTable]:
             (0, 4),
         )
     ]
+    if report.classes:
+        heads, rows = report.class_table()
+        said = (
+            "Each class against the others, out of fold, of what is shipped. Nothing is taken off for the choice, as "
+            "it was made on the macro average. Recall and precision are those of the most probable class."
+        )
+        found.append(PlainTable("Classes", heads, rows, said, "classes"))
     if report.columns:
         heads, rows = report.column_table()
         said = (
@@ -65,7 +74,8 @@ def column_fates(encoding: TableEncoding, settings: TrainSettings) -> dict[str, 
     """
     notes = {code.name: code.note() for code in encoding.features}
     notes |= {name: f"left out: {why}" for name, why in encoding.left_out.items() if why != "dropped"}
-    notes[encoding.target] = f"target; positive: {encoding.positive}"
+    several = f"target; classes: {', '.join(encoding.classes)}"
+    notes[encoding.target] = several if encoding.further else f"target; positive: {encoding.positive}"
     parts = {
         settings.weight: "sample weight",
         settings.split: "says which rows train and test",
@@ -87,8 +97,8 @@ def usage_notes() -> dict[str, str]:
     return {
         "On the command line, in the folder of this page": f"setwise predict {MODEL} new.csv --out predictions.csv",
         "In Python": (
-            "import pandas\nfrom setwise.app import TableModel\n\n"
-            f'model = TableModel.load("{MODEL}")\n'
+            "import pandas\nfrom setwise.app import load_model\n\n"
+            f'model = load_model("{MODEL}")\n'
             'new = pandas.read_csv("new.csv")\n'
             "model.predict(new), model.predict_proba(new)"
         ),

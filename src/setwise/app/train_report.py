@@ -1,4 +1,4 @@
-"""What a training found: sentences first, then the candidates and the columns that matter; as text, JSON or a page."""
+"""What a training found: sentences, the candidates, the classes, the columns that matter; as text, JSON or a page."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 from setwise._checks import InputError
 from setwise.app.setting_checks import MOST_LENGTH, read_texts
 from setwise.metrics import Interval
-from setwise.report.text import interval_text, text_table
+from setwise.report.text import interval_text, shown_name, text_table
 
 if TYPE_CHECKING:
     from setwise.report import Evaluation
 
 MOST_ROWS = 1_000  # of a table in a file
 SHOWN_COLUMNS = 10  # of those that matter, in text
+_SHARES = ("recall", "precision", "test")
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,27 @@ class ColumnRow:
     share: float
 
 
+@dataclass(frozen=True)
+class ClassRow:
+    """One of several classes against the others, of what is shipped.
+
+    Attributes:
+        name: The class.
+        rows: How many it has among those that are scored.
+        value: The out-of-fold measure, with its interval.
+        recall: Share of its rows for which it is predicted, out of fold.
+        precision: Share of the rows for which it is predicted that are its own; NaN where it never is.
+        test: The measure on the test rows of the table's own; NaN where there are none.
+    """
+
+    name: str
+    rows: int
+    value: Interval
+    recall: float
+    precision: float
+    test: float = math.nan
+
+
 @dataclass(frozen=True, eq=False)
 class TrainReport:
     """What a training found.
@@ -58,17 +80,19 @@ class TrainReport:
     Attributes:
         title: The table, and what was predicted.
         measure: Title of the measure.
-        criterion: Title of what the candidates are compared by: the measure, or what the best threshold under the
-            constraints reaches.
+        criterion: Title of what the candidates are compared by: the measure, its macro average with several classes,
+            or what the best threshold under the constraints reaches.
         headline: What is shipped, how good it is, and what of the constraints holds, in sentences.
         candidates: All that were finished, from the simplest on.
         columns: What they are worth, the most important first; empty where it was not asked for.
         remarks: Candidates left out by the time limit, a column that carries nearly everything, and the like.
-        threshold: Probability from which on a row is predicted positive; infinity for none.
+        threshold: Probability from which on a row is predicted positive; infinity for none, also of several classes.
         certificate: What is certified, as plain data; None without constraints.
         level: Of the intervals.
-        evaluation: The out-of-fold scores evaluated, for the page; None for a model read from a file.
-        fates: What became of every column of the table.
+        evaluation: The out-of-fold scores evaluated, for the page; None for a model read from a file, and with several
+            classes.
+        fates: What became of every column of the table; empty for a model read from a file.
+        classes: With several classes, each of them.
     """
 
     title: str
@@ -83,12 +107,15 @@ class TrainReport:
     level: float = 0.95
     evaluation: Evaluation | None = field(default=None, repr=False)
     fates: Mapping[str, str] = field(default_factory=dict, repr=False)
+    classes: tuple[ClassRow, ...] = ()
 
     def __str__(self) -> str:
         parts = [
             "\n".join((self.title, "", *self.headline)),
             "\n".join(text_table(*self.candidate_table(), left=(0, 4))),
         ]
+        if self.classes:
+            parts.append("\n".join(text_table(*self.class_table())))
         if self.columns:
             heads, rows = self.column_table()
             shown = rows[:SHOWN_COLUMNS]
@@ -115,9 +142,27 @@ class TrainReport:
         ]
         return heads, rows
 
+    def class_table(self) -> tuple[list[str], list[list[str]]]:
+        """Heads and cells of the table of classes."""
+        measured = f"{self.measure} against the others [{100 * self.level:g} %]"
+        tested = any(math.isfinite(row.test) for row in self.classes)
+        heads = ["Class", "rows", measured, "recall", "precision", *(["on test rows"] if tested else [])]
+        rows = [
+            [
+                shown_name(row.name),
+                f"{row.rows:,}",
+                interval_text(row.value),
+                *("–" if math.isnan(share) else f"{share:.3f}" for share in (row.recall, row.precision)),
+                *(["–" if math.isnan(row.test) else f"{row.test:.3f}"] if tested else []),
+            ]
+            for row in self.classes
+        ]
+        return heads, rows
+
     def column_table(self) -> tuple[list[str], list[list[str]]]:
         """Heads and cells of the table of columns."""
-        heads = ["Column", f"{self.measure} lost without it", "share"]
+        lost = self.criterion if self.classes else self.measure
+        heads = ["Column", f"{lost} lost without it", "share"]
         rows = [[row.column, f"{row.drop:+.4f} ± {row.error:.4f}", f"{row.share:.0%}"] for row in self.columns]
         return heads, rows
 
@@ -127,14 +172,14 @@ class TrainReport:
         Raises:
             InputError: When the report was read from a model's file, which keeps no scores.
         """
-        if self.evaluation is None:
+        if not self.fates:
             raise InputError(
                 "Expected the report of a training of this process, but this one was read from a file, which keeps no "
                 "scores; the page stands beside the model in the folder of its run."
             )
         from setwise.app.train_page import write_page
 
-        return write_page(self, self.evaluation, Path(path))
+        return write_page(self, Path(path))
 
     def to_dict(self, *, seconds: bool = True) -> dict[str, Any]:
         """Plain values for JSON.
@@ -153,6 +198,7 @@ class TrainReport:
             "threshold": self.threshold if math.isfinite(self.threshold) else None,
             "certificate": None if self.certificate is None else dict(self.certificate),
             "level": self.level,
+            **({"classes": [_class(row) for row in self.classes]} if self.classes else {}),
         }
 
     @classmethod
@@ -167,7 +213,8 @@ class TrainReport:
                 raise InputError(f"Expected `{name}` of the report to be a text, but got {state[name]!r:.80}.")
         if state["certificate"] is not None and not isinstance(state["certificate"], dict):
             raise InputError("Expected `certificate` of the report to be an object, but it is none.")
-        if max(len(state["candidates"]), len(state["columns"])) > MOST_ROWS:
+        classes = state.get("classes", [])
+        if max(len(state["candidates"]), len(state["columns"]), len(classes)) > MOST_ROWS:
             raise InputError(f"Expected the tables of the report to have at most {MOST_ROWS} rows, but they have more.")
         return cls(
             title=state["title"],
@@ -180,6 +227,7 @@ class TrainReport:
             threshold=math.inf if state["threshold"] is None else float(state["threshold"]),
             certificate=state["certificate"],
             level=float(state["level"]),
+            classes=tuple(_read_class(row) for row in classes),
         )
 
     def without_scores(self) -> TrainReport:
@@ -198,6 +246,23 @@ def _candidate(row: CandidateRow, *, seconds: bool) -> dict[str, Any]:
         "notes": list(row.notes),
         "level": row.value.level,
     }
+
+
+def _class(row: ClassRow) -> dict[str, Any]:
+    shares = {name: getattr(row, name) for name in _SHARES}
+    return {
+        "name": row.name,
+        "rows": row.rows,
+        "value": [row.value.estimate, row.value.low, row.value.high],
+        "level": row.value.level,
+        **{name: value if math.isfinite(value) else None for name, value in shares.items()},
+    }
+
+
+def _read_class(state: Mapping[str, Any]) -> ClassRow:
+    shares = {name: math.nan if state[name] is None else float(state[name]) for name in _SHARES}
+    value = _interval(state["value"], float(state["level"]))
+    return ClassRow(str(state["name"]), int(state["rows"]), value, **shares)
 
 
 def _read_candidate(state: Mapping[str, Any]) -> CandidateRow:

@@ -23,7 +23,7 @@ from setwise.report.evaluation import (
     ReliabilityBin,
     ScoreColumn,
 )
-from setwise.report.page import render, render_evaluation, write_evaluation, write_report
+from setwise.report.page import render, render_evaluation, write_evaluation, write_report, write_tables
 from setwise.report.shapes import shape_histogram
 from setwise.report.text import interval_text
 
@@ -55,4 +55,5 @@ __all__ = [
     "weight_figure",
     "write_evaluation",
     "write_report",
+    "write_tables",
 ]

@@ -65,6 +65,35 @@ def write_evaluation(
     return _write(made, path)
 
 
+def write_tables(
+    title: str,
+    path: str | Path,
+    *,
+    said: Sequence[str] = (),
+    tables: Sequence[PlainTable] = (),
+    columns: Mapping[str, str] | None = None,
+    usage: Mapping[str, str] | None = None,
+) -> Path:
+    """Write a page of sentences and tables, without a script, and return its path.
+
+    Args:
+        title: Of the page.
+        path: The HTML file; an existing one is replaced as a whole.
+        said: Sentences that come first.
+        tables: What is shown.
+        columns: What became of every column of the table, by name.
+        usage: How to use the model: texts to copy, by title.
+    """
+    sentences = "".join(f"<p>{escaped(sentence)}</p>" for sentence in said)
+    body = (
+        f'<div class="verdict">{sentences}</div>' if said else "",
+        *map(parts.plain, tables),
+        parts.usage(usage or {}),
+        parts.fate(columns or {}),
+    )
+    return _write(_page(title, "\n".join(filter(None, body)), None), path)
+
+
 def render(report: Report) -> str:
     """The page of a comparison as a string."""
     titles = [method.title for method in report.methods]
@@ -144,27 +173,37 @@ def _write(page: str, path: str | Path) -> Path:
     return path
 
 
-def _page(title: str, body: str, data: Mapping[str, Any]) -> str:
-    """Head, body, data and script; the data's "<" is written so that no text in it can end the element."""
-    files = resources.files("setwise.report")
-    style = files.joinpath("style.css").read_text(encoding="utf-8")
-    script = "\n".join(files.joinpath(name).read_text(encoding="utf-8") for name in SCRIPTS)
-    script = f'\n"use strict";\n(() => {{\n{script}}})();\n'
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    text = json.dumps(data, separators=(",", ":"), allow_nan=False, ensure_ascii=True)
-    safe = text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+def _page(title: str, body: str, data: Mapping[str, Any] | None) -> str:
+    """Head and body, and where there is data the script that draws it."""
+    style = resources.files("setwise.report").joinpath("style.css").read_text(encoding="utf-8")
+    button, scripts, allowed = "", "", "script-src 'none'"
+    if data is not None:
+        button = '<button id="theme" type="button">Dark</button>\n'
+        scripts, digest = _scripts(data)
+        allowed = f"script-src 'sha256-{digest}'"
     shown = escaped(shown_name(title))
     return seal_page(
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         # The browser itself sees to it that the page loads nothing from anywhere and runs this script alone.
         '<meta http-equiv="Content-Security-Policy" content="'
-        f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src data:; "
+        f"default-src 'none'; style-src 'unsafe-inline'; {allowed}; img-src data:; "
         "base-uri 'none'; form-action 'none'\">\n"
         f'<link rel="icon" href="data:,">\n<title>{shown}</title>\n<style>\n{style}</style>\n</head>\n'
-        f'<body>\n<main>\n<button id="theme" type="button">Dark</button>\n<h1>{shown}</h1>\n{body}\n</main>\n'
-        f'<script type="application/json" id="data">{safe}</script>\n<script>{script}</script>\n</body>\n</html>\n'
+        f"<body>\n<main>\n{button}<h1>{shown}</h1>\n{body}\n</main>\n{scripts}</body>\n</html>\n"
     )
+
+
+def _scripts(data: Mapping[str, Any]) -> tuple[str, str]:
+    """Data and script as elements, and the script's digest; no text in the data can end its element."""
+    files = resources.files("setwise.report")
+    script = "\n".join(files.joinpath(name).read_text(encoding="utf-8") for name in SCRIPTS)
+    script = f'\n"use strict";\n(() => {{\n{script}}})();\n'
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False, ensure_ascii=True)
+    safe = text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    elements = f'<script type="application/json" id="data">{safe}</script>\n<script>{script}</script>\n'
+    return elements, digest
 
 
 def _seeds(report: Report) -> int:
