@@ -55,7 +55,7 @@ def fit(options: argparse.Namespace) -> None:
     """Let FLAML search, and keep its scores."""
     from flaml import AutoML
 
-    time.time = time.process_time  # type: ignore[assignment]  # the clock of FLAML's budget
+    time.time = time.process_time  # the clock of FLAML's budget
     for file in sorted(options.folder.glob("*.npz")):
         out = options.folder / f"x{options.times:g}" / f"{file.stem}.json"
         if out.exists():
