@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Mapping, Sequence
-from numbers import Integral
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import joblib
@@ -37,6 +37,7 @@ from sklearn.utils.validation import (
 
 from setwise._checks import InputError
 from setwise.app.classifier_table import Parts, frame_of_inputs, is_frame, target_values, training_table
+from setwise.app.decision import ThresholdRule
 from setwise.app.model_file import Prediction
 from setwise.app.progress import FitBars
 from setwise.app.settings import CONFIDENCE, MOST_SEED, TrainSettings
@@ -198,15 +199,15 @@ class TableClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The logit less the threshold, of which the sign decides.
 
         Above 0 the second class of ``classes_`` is predicted, as scikit-learn wants it; so the sign is turned where
-        ``positive`` is the first one. Where no threshold is allowed and none is predicted positive, the logarithm of
-        the logit's sigmoid takes its place, which ranks alike and is below 0.
+        ``positive`` is the first one. Where the threshold is infinite, since all rows are to be of one class, a
+        logarithm of the logit's sigmoid takes its place, which ranks alike and has one sign.
 
         Returns:
             One score per row.  # shape: (n,)
         """
         scores, threshold = self._prediction(X).scores, self.model_.score_threshold
-        if threshold == np.inf:
-            margin = -np.logaddexp(0, -scores)
+        if abs(threshold) >= np.finfo(np.float64).max:
+            margin = -np.logaddexp(0, -scores) if threshold > 0 else np.logaddexp(0, scores)
         elif self._positive == 1:
             margin = scores - np.nextafter(threshold, -np.inf)  # positive from the threshold on, not from above it
         else:
@@ -228,7 +229,8 @@ class TableClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 progress=bars.show,
                 notes=notes.append,
             )
-            self.model_ = train_table(table, settings, work)
+            rule = replace(ThresholdRule.of(settings), most_probable=True)
+            self.model_ = train_table(table, settings, work, rule=rule)
         self.threshold_ = self.model_.threshold
         self.notes_ = tuple(_OPTION.sub(".", note) for note in notes)
         for note in self.notes_:
@@ -265,14 +267,14 @@ class TableClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "positive": value_name(values[self._positive]) if len(values) == 2 else None,
             "max_weight": self.max_weight,
             "models": _listed(self.models),
-            "folds": int(self.folds) if isinstance(self.folds, np.integer) else self.folds,
+            "folds": _plain(self.folds),
             "seed": self._seed(),
         }
 
     def _seed(self) -> int:
         """An integer as it is, so that the model is the one of ``train`` with that seed."""
-        if isinstance(self.random_state, Integral):
-            seed = int(self.random_state)
+        seed: Any = _plain(self.random_state)
+        if isinstance(seed, int):
             if not 0 <= seed <= MOST_SEED:
                 raise InputError(f"Expected `random_state` to be at least 0 and at most {MOST_SEED}, but got {seed}.")
             return seed
@@ -301,6 +303,11 @@ class TableClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         tags.input_tags.allow_nan = True
         tags.classifier_tags.multi_class = False
         return tags
+
+
+def _plain(value: Any) -> Any:
+    """An integer of numpy, such as a search over parameters gives, as one of Python."""
+    return int(value) if isinstance(value, np.integer) else value
 
 
 def _listed(value: str | Sequence[str] | None) -> tuple[str, ...]:

@@ -4,9 +4,9 @@ scikit-learn hands over arrays side by side, a training reads a table. And sciki
 be k copies of the row, whatever the order of the rows: so equal rows are joined, with the sum of their weights, and
 stand in an order of their content. Where no row comes twice and there are no weights, the rows stay as they are.
 
->>> frame, weight = joined(frame_of_inputs(np.array([[1.0], [2.0], [1.0]])), np.array([0, 1, 0]), None)
+>>> frame, weight = joined(frame_of_inputs(np.array([[1.0], [2.0], [1.0], [3.0]])), np.array([0, 0, 0, 1]), None)
 >>> sorted(zip(frame["x0"].tolist(), weight.tolist()))
-[(1.0, 1.0), (1.0, 1.0), (2.0, 1.0)]
+[(1.0, 2.0), (2.0, 1.0), (3.0, 1.0)]
 """
 
 from __future__ import annotations
@@ -109,9 +109,10 @@ class Parts:
         moments = None if time is None else _one_each("time", time, rows)
         if groups is None or isinstance(groups, str):
             return cls(() if groups is None else (groups,), {}, bound, moments)
+        table: Any = groups  # a mapping, or a frame, whose columns are taken likewise
         if isinstance(groups, Mapping) or is_frame(groups):
-            names = list(groups) if isinstance(groups, Mapping) else list(groups.columns)
-            columns = {str(name): _one_each(f"groups[{name!r}]", groups[name], rows) for name in names}
+            given = list(table) if isinstance(groups, Mapping) else list(table.columns)
+            columns = {str(name): _one_each(f"groups[{name!r}]", table[name], rows) for name in given}
             return cls((), columns, bound, moments)
         names = list(groups)
         if not all(isinstance(name, str) for name in names):
@@ -169,10 +170,14 @@ def training_table(
             )
         frame[name] = values
     found: dict[str, Any] = {"group": (*parts.group, *parts.columns), "drop": tuple(parts.columns)}
-    for role, values in (("group_folds", parts.group_folds), ("time_column", parts.time), ("target", target)):
-        if values is not None:
-            found[role] = _free(target_name if role == "target" else role, frame)
-            frame[found[role]] = values
+    for role, name, cells in (
+        ("group_folds", "group_folds", parts.group_folds),
+        ("time_column", "time", parts.time),
+        ("target", target_name, target),
+    ):
+        if cells is not None:
+            found[role] = _free(name, frame)
+            frame[found[role]] = cells
     if not counts_draws:
         frame, weight = joined(frame, np.unique(target, return_inverse=True)[1], weight)
     if weight is not None and (weight != weight[0]).any():  # equal weights say nothing
