@@ -228,11 +228,11 @@ def _test_rows(
 
 
 def _floors(table: RawTable, settings: TrainSettings, positives: int) -> list[data.TableWarning]:
-    """Floors and ceilings that so few rows cannot certify."""
-    if not settings.confidence or settings.weight is not None or not settings.floors:
-        return []
+    """A class of few rows, and floors and ceilings that so few cannot certify."""
     share = positives / max(int(table.labels.sum()), 1)
-    return floor_warnings(table, list(settings.floors), settings.confidence, share)
+    return floor_warnings(
+        table, list(settings.floors), 0.0 if settings.weight is not None else settings.confidence, share
+    )
 
 
 def _value_type(source: Any, target: str) -> str:
