@@ -24,7 +24,9 @@ from torch import Tensor
 
 import setwise
 from setwise._files import seal_page
-from setwise.app.model_file import BOOSTER, booster_bytes
+from setwise.app.fit_store import LOGITS
+from setwise.app.run_folder import FORMAT
+from setwise.app.tree_file import BOOSTER, booster_bytes
 from setwise.cli.app import run
 from setwise.experiments import comparison
 from setwise.experiments.comparison import ComparisonSettings, compare
@@ -39,7 +41,11 @@ from support.resealing import (
     seal_text,
     write_model,
 )
-from support.runs import Stopped, Watch
+from support.runs import QUICK, Stopped, Watch, clock_at_rest, small_images, write_table
+
+pytest.importorskip("lightgbm", reason="LightGBM is not installed")
+
+Damage = Callable[[Path], object]
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(setwise.__file__).parents[1])}
 DEEP = "[" * 200_000 + "]" * 200_000
@@ -47,54 +53,70 @@ DEEP = "[" * 200_000 + "]" * 200_000
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder with the table, rows to predict, and runs: finished, stopped, and of trees."""
+    """A folder with a table, rows to predict, a run of the table, and runs of images, finished and stopped."""
     folder = tmp_path_factory.mktemp("runs")
-    generator = np.random.default_rng(0)
-    x = generator.normal(size=(150, 2))
-    labels = x[:, 0] + generator.normal(size=150) > 0.5
-    lines = [f"{a:.4f},{b:.4f},{int(y)}" for (a, b), y in zip(x, labels, strict=True)]
-    for name, rows in (("bank", lines), ("new", lines[:5])):
-        (folder / f"{name}.csv").write_text("\n".join(["a,b,y", *rows]) + "\n")
+    for name, rows in (("bank", 150), ("new", 5)):
+        write_table(folder / f"{name}.csv", rows)
+    (folder / "pictures").mkdir()
     settings = ComparisonSettings.for_measure(
-        "auc", data=str(folder / "bank.csv"), minority=None, seeds=2, epochs=4, width=4, members=2
+        "auc",
+        data=str(small_images(folder / "pictures")),
+        positive=1,
+        minority=None,
+        seeds=2,
+        epochs=2,
+        width=4,
+        batch_size=32,
     )
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, clock_at_rest():
         page = seal_page("<p>report").encode()
         patch.setattr(comparison, "write_report", lambda _, path: path.write_bytes(page))
-        compare(settings, folder / "finished")
+        compare(settings, folder / "images")
         with pytest.raises(Stopped):
-            compare(settings, folder / "stopped", progress=Watch(3))
-        trees = ComparisonSettings.for_measure(
-            "auc", data=settings.data, model="boosting", minority=None, seeds=1, epochs=4
-        )
-        compare(trees, folder / "trees")
+            compare(settings, folder / "stopped", progress=Watch(5))
+        assert run(["train", str(folder / "bank.csv"), *QUICK, "--out", str(folder / "table")]) == 0
+        only_trees = ["--models", "lightgbm", "--folds", "2", "--out", str(folder / "trees")]
+        assert run(["train", str(folder / "bank.csv"), *only_trees]) == 0
         yield folder
 
 
-def setting(**values: Any) -> Callable[[Path], None]:
+LINE_FIT, TREE_FIT = "fits/logistic-0.safetensors", "fits/lightgbm-1.safetensors"
+
+
+def setting(**values: Any) -> Damage:
     return lambda out: change_json(out / "settings.json", lambda stored: stored["settings"].update(values))
 
 
-def without_setting(name: str) -> Callable[[Path], None]:
+def without_setting(name: str) -> Damage:
     return lambda out: change_json(out / "settings.json", lambda stored: stored.pop(name))
 
 
-def settings_text(text: str) -> Callable[[Path], None]:
+def top(**values: Any) -> Damage:
+    return lambda out: change_json(out / "settings.json", lambda stored: stored.update(values))
+
+
+def settings_text(text: str) -> Damage:
     def damage(out: Path) -> None:
         (out / "settings.json").write_bytes(seal_text(text + "\n"))
 
     return damage
 
 
-def model(**values: Any) -> Callable[[Path], None]:
+def model(**values: Any) -> Damage:
     return lambda out: change_model(out / "model.safetensors", lambda state, _: state.update(values))
 
 
-def model_tensors(change: Callable[[dict[str, Tensor]], object]) -> Callable[[Path], None]:
+def model_tensors(change: Callable[[dict[str, Tensor]], object]) -> Damage:
     return lambda out: change_model(out / "model.safetensors", lambda _, tensors: change(tensors))
 
 
-def encoding(**values: Any) -> Callable[[Path], None]:
+def widened(tensors: dict[str, Tensor]) -> None:
+    """Coefficients of a million columns."""
+    name = next(name for name in tensors if name.endswith("coef"))
+    tensors[name] = torch.zeros(10**6, dtype=torch.float64)
+
+
+def encoding(**values: Any) -> Damage:
     return lambda out: change_model(out / "model.safetensors", lambda state, _: state["encoding"].update(values))
 
 
@@ -106,36 +128,51 @@ def many_columns(out: Path) -> None:
     change_model(out / "model.safetensors", change)
 
 
-def model_text(text: str) -> Callable[[Path], None]:
+def model_text(text: str) -> Damage:
     def damage(out: Path) -> None:
         write_model(out / "model.safetensors", text, model_parts(out / "model.safetensors")[1])
 
     return damage
 
 
-def trees(old: str, new: str) -> Callable[[Path], None]:
-    """Change the text of the trees, in the model and in the weights of all trainings."""
+def trees(old: str, new: str) -> Damage:
+    """Change the text of the trees, in the model and in all stored fits."""
 
-    def change(tensors: dict[str, Tensor]) -> None:
-        text = bytes(tensors[BOOSTER].numpy()).decode()
-        changed = re.sub(old, new, text, flags=re.MULTILINE)
-        assert changed != text
-        tensors[BOOSTER] = booster_bytes(changed)
+    def change(_: object, tensors: dict[str, Tensor]) -> None:
+        for name in [name for name in tensors if name.endswith(BOOSTER)]:
+            text = bytes(tensors[name].numpy()).decode()
+            changed = re.sub(old, new, text, flags=re.MULTILINE)
+            assert changed != text
+            tensors[name] = booster_bytes(changed)
 
     def damage(out: Path) -> None:
-        model_tensors(change)(out)
-        for path in (out / "models").iterdir():
-            change_weights(path, change)
-        note_digests(out)
+        for path in (out / "model.safetensors", *(out / "fits").iterdir()):
+            change_model(path, change)
 
     return damage
 
 
-def record(**values: Any) -> Callable[[Path], None]:
+def fit(name: str, **values: Any) -> Damage:
+    return lambda out: change_model(out / name, lambda state, _: state.update(values))
+
+
+def fit_tensors(name: str, change: Callable[[dict[str, Tensor]], object]) -> Damage:
+    return lambda out: change_model(out / name, lambda _, tensors: change(tensors))
+
+
+def fit_of_another_run(out: Path) -> None:
+    """The same candidate and fold of a run with another seed."""
+    data, other = out.parent / "other.csv", out.parent / "other"
+    write_table(data, 150)
+    assert run(["train", str(data), *QUICK, "--seed", "1", "--out", str(other)]) == 0
+    shutil.copyfile(other / LINE_FIT, out / LINE_FIT)
+
+
+def record(**values: Any) -> Damage:
     return lambda out: change_records(out, lambda stored: stored.update(values))
 
 
-def weights(change: Callable[[dict[str, Tensor]], object]) -> Callable[[Path], None]:
+def weights(change: Callable[[dict[str, Tensor]], object]) -> Damage:
     def damage(out: Path) -> None:
         for path in (out / "models").iterdir():
             change_weights(path, change)
@@ -150,7 +187,7 @@ def fill(tensors: dict[str, Tensor], value: float) -> None:
             tensor.fill_(value)
 
 
-def scores(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], None]:
+def scores(change: Callable[[dict[str, Any]], object]) -> Damage:
     def damage(out: Path) -> None:
         for path in (out / "scores").iterdir():
             arrays = dict(np.load(path))
@@ -171,7 +208,7 @@ def large_array(out: Path) -> None:
     note_digests(out)
 
 
-def checkpoint(**objects: Any) -> Callable[[Path], None]:
+def checkpoint(**objects: Any) -> Damage:
     class State:
         def __init__(self, value: Any) -> None:
             self.value = value
@@ -198,7 +235,59 @@ def other_shapes(state: dict[str, Any]) -> dict[str, Any]:
     return state
 
 
-HOSTILE_SETTINGS: dict[str, tuple[Callable[[Path], None], str]] = {
+def text_of_settings(value: str) -> Damage:
+    return settings_text(f'{{"format": {FORMAT}, "job": "table", {value}}}')
+
+
+# Of settings that runs of tables and of images have in common.
+HOSTILE_FILES: dict[str, tuple[Damage, str]] = {
+    "measure list": (setting(measure=["auc"]), "`measure`"),
+    "measure long": (setting(measure="a" * 10**6), "`measure`"),
+    "grid": (setting(measure="auc(100000000)"), "`measure`"),
+    "group": (setting(group="a"), "`group`"),
+    "many groups": (setting(group=["a"] * 100_000), "`group`"),
+    "constraint": (setting(subject_to=["recall>=0.9" + " " * 10**6]), "`subject_to`"),
+    "no constraint": (setting(subject_to=["__import__('os')"]), "__import__"),
+    "confidence": (setting(confidence=2), "`confidence`"),
+    "data": (setting(data=7), "`data`"),
+    "unknown": (setting(thread=1), "`thread`"),
+    "no settings": (without_setting("settings"), r"settings\.json"),
+    "no data": (without_setting("data"), r"settings\.json"),
+    "no job": (without_setting("job"), r"settings\.json.*job"),
+    "job": (top(job="../table"), r"settings\.json.*job"),
+    "format": (top(format=99), f"format {FORMAT}"),
+    "settings of a list": (top(settings=[]), r"settings\.json"),
+    "deep": (text_of_settings('"data": "", "settings": ' + DEEP), "nested"),
+    "NaN": (text_of_settings('"data": "", "settings": {"epochs": NaN}'), "NaN"),
+    "surrogate": (text_of_settings('"data": "\\ud800", "settings": {}'), "Unicode"),
+    "list": (text_of_settings('"data": [], "settings": []'), r"settings\.json"),
+}
+HOSTILE_TABLES: dict[str, tuple[Damage, str]] = {
+    "folds": (setting(folds=10**9), "`folds`"),
+    "one fold": (setting(folds=1), "`folds`"),
+    "folds float": (setting(folds=3.0), "`folds`.*integer"),
+    "folds true": (setting(folds=True), "`folds`.*integer"),
+    "folds null": (setting(folds=None), "`folds`"),
+    "seed": (setting(seed=10**30), "`seed`"),
+    "seed negative": (setting(seed=-1), "`seed`"),
+    "model": (setting(models=["os.system"]), "`models`"),
+    "models text": (setting(models="logistic"), "`models`"),
+    "many models": (setting(models=["logistic"] * 100_000), "`models`"),
+    "weight bound": (setting(max_weight=10**400), "too large"),
+    "weight bound negative": (setting(max_weight=-1), "`max_weight`"),
+    "positive": (setting(positive=[1]), "`positive`"),
+    "target": (setting(target="a" * 10**6), "`target`"),
+    "target number": (setting(target=1), "`target`"),
+    "weight": (setting(weight=["a"]), "`weight`"),
+    "roles": (setting(weight="a", split="a"), "`weight` and `split`"),
+    "time and groups": (setting(time_column="a", group_folds="b"), "`time_column` or `group_folds`"),
+    "used and dropped": (setting(use=["a"], drop=["a"]), "`use` or in `drop`"),
+    "no table": (setting(data=""), "settings|table|Is a directory"),
+    "a device": (setting(data="/dev/zero"), "zero"),
+    "a folder": (setting(data="/"), "/"),
+    "of images": (top(job="images"), "settings"),
+}
+HOSTILE_SETTINGS: dict[str, tuple[Damage, str]] = {
     "threads 1e6": (setting(threads=1_000_000), "`threads`.*1024.*1000000"),
     "threads float": (setting(threads=1e6), "`threads`.*integer"),
     "threads null": (setting(threads=None), "`threads`"),
@@ -209,54 +298,35 @@ HOSTILE_SETTINGS: dict[str, tuple[Callable[[Path], None], str]] = {
     "seeds": (setting(seeds=10**9), "`seeds`"),
     "epochs": (setting(epochs=10**30), "`epochs`"),
     "epochs true": (setting(epochs=True), "`epochs`"),
-    "grid": (setting(measure="auc(100000000)"), "`measure`"),
-    "measure list": (setting(measure=["auc"]), "`measure`"),
-    "measure long": (setting(measure="a" * 10**6), "`measure`"),
     "share": (setting(test=2), "`test`"),
     "rate": (setting(learning_rate_measure="1"), "`learning_rate_measure`"),
     "rate large": (setting(learning_rate_measure=10**400), "too large"),
     "options": (setting(loss_options={"margin": 1e300}), "loss_options"),
     "options of lists": (setting(loss_options={"margin": [[1]]}), "margin|loss_options"),
-    "group": (setting(group="a"), "`group`"),
-    "many groups": (setting(group=["a"] * 100_000), "`group`"),
-    "constraint": (setting(subject_to=["recall>=0.9" + " " * 10**6]), "`subject_to`"),
-    "data": (setting(data=7), "`data`"),
-    "unknown": (setting(thread=1), "did you mean 'threads'"),
-    "no settings": (without_setting("settings"), r"settings\.json"),
-    "no data": (without_setting("data"), r"settings\.json"),
-    "format": (lambda out: change_json(out / "settings.json", lambda stored: stored.update(format=99)), "format 4"),
-    "deep": (settings_text('{"format": 4, "data": "", "settings": ' + DEEP + "}"), "nested"),
-    "NaN": (settings_text('{"format": 4, "data": "", "settings": {"epochs": NaN}}'), "NaN"),
-    "surrogate": (settings_text('{"format": 4, "data": "\\ud800", "settings": {}}'), "Unicode"),
-    "list": (settings_text('{"format": 4, "data": [], "settings": []}'), r"settings\.json"),
+    "of a table": (top(job="table"), "settings|table"),
 }
-HOSTILE_MODELS: dict[str, tuple[Callable[[Path], None], str]] = {
-    "hidden": (model(hidden=[10**6, 10**6]), r"hidden\[0\]"),
-    "hidden large": (model(hidden=[16_384] * 16), "names or shapes differ"),
-    "hidden negative": (model(hidden=[-4]), r"hidden\[0\]"),
-    "hidden text": (model(hidden="44"), r"hidden"),
-    "hidden null": (model(hidden=None), "content cannot be right"),
+# More of them in test_model_file.py; these here go through the command.
+HOSTILE_MODELS: dict[str, tuple[Damage, str]] = {
     "threshold NaN": (model(threshold=math.nan), "NaN"),
     "threshold infinite": (model(threshold=math.inf), "Infinity"),
-    "threshold text": (model(threshold="0"), "`threshold`"),
+    "threshold text": (model(threshold="0"), "threshold"),
     "threshold large": (model(threshold=10**400), "too large"),
     "weights NaN": (model_tensors(lambda tensors: fill(tensors, math.nan)), "finite"),
     "weights infinite": (model_tensors(lambda tensors: fill(tensors, math.inf)), "finite"),
-    "weights large": (model_tensors(lambda tensors: fill(tensors, 3e38)), "finite"),
-    "no weights": (model_tensors(lambda tensors: tensors.clear()), "they lack"),
-    "scale": (model_tensors(lambda tensors: fill(tensors, 0.0)), "positive"),
-    "members": (
-        model_tensors(lambda tensors: tensors.update({f"networks.{k}.x": torch.zeros(1) for k in range(5000)})),
-        "at most 64 networks",
+    "no weights": (model_tensors(lambda tensors: tensors.clear()), "missing or too many"),
+    "many weights": (
+        model_tensors(lambda tensors: tensors.update({f"logistic.{k}.x": torch.zeros(1) for k in range(5000)})),
+        "missing or too many",
     ),
-    "kind": (model(kind="boosting"), "booster"),
+    "wide": (model_tensors(widened), "shape"),
     "encoding": (encoding(features=[{}] * 3), "content cannot be right"),
-    "columns": (many_columns, "shapes differ"),
+    "columns": (many_columns, "shape|columns"),
     "calibration": (model(calibration={"kind": "isotonic", "scores": [1, 0], "log_odds": [0, 1], "slope": 1}), "incr"),
+    "report": (model(report={"title": "x"}), "content cannot be right"),
     "deep": (model_text(DEEP), "nested"),
     "text": (model_text('"model"'), "no JSON object"),
 }
-HOSTILE_TREES: dict[str, tuple[Callable[[Path], None], str]] = {
+HOSTILE_TREES: dict[str, tuple[Damage, str]] = {
     "feature": (trees(r"^split_feature=\d+", "split_feature=1000000"), "split_feature"),
     "negative feature": (trees(r"^split_feature=\d+", "split_feature=-5"), "split_feature"),
     "leaves": (trees(r"^num_leaves=\d+", "num_leaves=2000000000"), "num_leaves"),
@@ -270,7 +340,41 @@ HOSTILE_TREES: dict[str, tuple[Callable[[Path], None], str]] = {
     "no trees": (trees(r"^Tree=\d+", "Bush=0"), "no trees"),
     "linear": (trees(r"^is_linear=0", "is_linear=1"), "is_linear"),
 }
-HOSTILE_RECORDS: dict[str, tuple[Callable[[Path], None], str]] = {
+HOSTILE_FITS: dict[str, tuple[Damage, str]] = {
+    "format": (fit(LINE_FIT, format=99), "its format is 99"),
+    "candidate": (fit(LINE_FIT, candidate="lightgbm"), "another candidate"),
+    "fold": (fit(LINE_FIT, fold=1), "another candidate, fold"),
+    "run": (fit(LINE_FIT, run="0" * 64), "another run"),
+    "run null": (fit(LINE_FIT, run=None), "another run"),
+    "another run": (fit_of_another_run, "another run"),
+    "kind": (fit(LINE_FIT, kind="os.system"), "`kind`"),
+    "kind of a list": (fit(LINE_FIT, kind=["linear"]), "kind|unhashable"),
+    "other kind": (fit(LINE_FIT, kind="network"), "network scorer"),
+    "seconds": (fit(LINE_FIT, seconds="long"), "`seconds`"),
+    "seconds negative": (fit(LINE_FIT, seconds=-1), "`seconds`"),
+    "seconds large": (fit(LINE_FIT, seconds=10**400), "too large"),
+    "deep": (lambda out: write_model(out / LINE_FIT, DEEP, model_parts(out / LINE_FIT)[1]), "nested"),
+    "text": (lambda out: write_model(out / LINE_FIT, '"fit"', model_parts(out / LINE_FIT)[1]), "no JSON object"),
+    "NaN": (fit_tensors(LINE_FIT, lambda tensors: fill(tensors, math.nan)), "finite"),
+    "logits NaN": (fit_tensors(LINE_FIT, lambda tensors: tensors[LOGITS].fill_(math.nan)), "`logits`"),
+    "logits infinite": (fit_tensors(LINE_FIT, lambda tensors: tensors[LOGITS].fill_(math.inf)), "`logits`"),
+    "few logits": (fit_tensors(LINE_FIT, lambda tensors: tensors.update({LOGITS: torch.zeros(3)})), "logits"),
+    "many logits": (fit_tensors(LINE_FIT, lambda tensors: tensors.update({LOGITS: torch.zeros(10**6)})), "logits"),
+    "double logits": (
+        fit_tensors(LINE_FIT, lambda tensors: tensors.update({LOGITS: tensors[LOGITS].double()})),
+        "logits",
+    ),
+    "no logits": (fit_tensors(LINE_FIT, lambda tensors: tensors.pop(LOGITS)), "logits"),
+    "no tensors": (fit_tensors(LINE_FIT, lambda tensors: tensors.clear()), "logits"),
+    "columns": (fit_tensors(LINE_FIT, widened), "shape"),
+    "a tensor more": (fit_tensors(LINE_FIT, lambda tensors: tensors.update(x=torch.zeros(1))), "'x'"),
+    "a model in its place": (lambda out: shutil.copyfile(out / "model.safetensors", out / LINE_FIT), "format"),
+    "no trees": (
+        fit_tensors(TREE_FIT, lambda tensors: tensors.update({f"scorer.{BOOSTER}": booster_bytes("tree\n")})),
+        "no trees",
+    ),
+}
+HOSTILE_RECORDS: dict[str, tuple[Damage, str]] = {
     "seed": (record(seed=10**9), "`seed`"),
     "method": (record(method="../../x"), "`method`"),
     "no metrics": (lambda out: change_records(out, lambda stored: stored.pop("metrics")), "metrics"),
@@ -284,7 +388,7 @@ HOSTILE_RECORDS: dict[str, tuple[Callable[[Path], None], str]] = {
     "other weights": (weights(lambda tensors: tensors.update(x=torch.zeros(1))), "names or shapes differ"),
     "large weights": (weights(lambda tensors: fill(tensors, 3e38)), "finite"),
 }
-HOSTILE_SCORES: dict[str, tuple[Callable[[Path], None], str]] = {
+HOSTILE_SCORES: dict[str, tuple[Damage, str]] = {
     "NaN": (scores(lambda arrays: arrays["test_scores"].fill(math.nan)), "finite"),
     "shape": (scores(lambda arrays: arrays.update(test_scores=np.zeros((3, 3)))), "shape"),
     "length": (scores(lambda arrays: arrays.update(test_scores=np.zeros(3))), "equally long"),
@@ -293,7 +397,7 @@ HOSTILE_SCORES: dict[str, tuple[Callable[[Path], None], str]] = {
     "objects": (scores(lambda arrays: arrays.update(test_scores=np.array([{}]))), "type object"),
     "declared size": (large_array, "shape"),
 }  # fmt: skip
-HOSTILE_CHECKPOINTS: dict[str, Callable[[Path], None]] = {
+HOSTILE_CHECKPOINTS: dict[str, Damage] = {
     "no history": checkpoint(record=lambda state: state | {"fit": {}}),
     "history of text": checkpoint(record=lambda state: state | {"fit": state["fit"] | {"history": "x"}}),
     "no record": checkpoint(record=lambda _: 3),
@@ -306,7 +410,7 @@ HOSTILE_CHECKPOINTS: dict[str, Callable[[Path], None]] = {
 }
 
 
-def check(runs: Path, source: str, out: Path, damage: Callable[[Path], None], command: str, message: str) -> None:
+def check(runs: Path, source: str, out: Path, damage: Damage, command: str, message: str) -> None:
     """The command ends soon with one line, and takes no memory to speak of."""
     shutil.copytree(runs / source, out)
     damage(out)
@@ -328,35 +432,123 @@ def check(runs: Path, source: str, out: Path, damage: Callable[[Path], None], co
 
 
 def test_there_are_enough_of_them() -> None:
-    parts = HOSTILE_SETTINGS, HOSTILE_MODELS, HOSTILE_TREES, HOSTILE_RECORDS, HOSTILE_SCORES, HOSTILE_CHECKPOINTS
-    assert sum(len(part) for part in parts) >= 90
+    images = HOSTILE_FILES | HOSTILE_SETTINGS, HOSTILE_RECORDS, HOSTILE_SCORES, HOSTILE_CHECKPOINTS
+    assert sum(map(len, images)) >= 60
+    tables = HOSTILE_FILES | HOSTILE_TABLES, HOSTILE_MODELS, HOSTILE_TREES, HOSTILE_FITS
+    assert sum(map(len, tables)) >= 90
 
 
-@pytest.mark.parametrize("command", ["resume", "evaluate"])
-@pytest.mark.parametrize("case", HOSTILE_SETTINGS)
-def test_settings(runs: Path, tmp_path: Path, case: str, command: str) -> None:
-    damage, message = HOSTILE_SETTINGS[case]
-    check(runs, "finished", tmp_path / "run", damage, command, message)
+# ---------------------------------------------------------------- tables
+
+
+@pytest.mark.parametrize("case", HOSTILE_FILES | HOSTILE_TABLES)
+def test_settings_of_a_table(runs: Path, tmp_path: Path, case: str) -> None:
+    damage, message = (HOSTILE_FILES | HOSTILE_TABLES)[case]
+    check(runs, "table", tmp_path / "run", damage, "resume", message)
 
 
 @pytest.mark.parametrize("case", HOSTILE_MODELS)
 def test_models(runs: Path, tmp_path: Path, case: str) -> None:
     damage, message = HOSTILE_MODELS[case]
-    check(runs, "finished", tmp_path / "run", damage, "predict", message)
+    check(runs, "table", tmp_path / "run", damage, "predict", rf"model\.safetensors.*({message})")
 
 
-@pytest.mark.parametrize("command", ["predict", "evaluate"])
 @pytest.mark.parametrize("case", HOSTILE_TREES)
-def test_trees(runs: Path, tmp_path: Path, case: str, command: str) -> None:
-    pytest.importorskip("lightgbm", reason="LightGBM is not installed")
+def test_trees(runs: Path, tmp_path: Path, case: str) -> None:
     damage, message = HOSTILE_TREES[case]
-    check(runs, "trees", tmp_path / "run", damage, command, message)
+    check(runs, "trees", tmp_path / "run", damage, "predict", rf"model\.safetensors.*({message})")
+
+
+def files(out: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(out)): path.read_bytes() for path in out.rglob("*") if path.is_file()}
+
+
+def fitted_again(runs: Path, source: str, out: Path, damage: Damage, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """Resume a run with hostile fits: it ends with the same files; what was said."""
+    shutil.copytree(runs / source, out)
+    damage(out)
+    capsys.readouterr()
+    with clock_at_rest():
+        assert run(["train", "--out", str(out), "--resume"]) == 0
+    found, wanted = files(out), files(runs / source)
+    assert found.keys() == wanted.keys()
+    assert [name for name in wanted if found[name] != wanted[name]] == []
+    return capsys.readouterr().err.splitlines()
+
+
+@pytest.mark.parametrize("case", HOSTILE_FITS)
+def test_fits_that_make_no_sense_are_fitted_again(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], case: str
+) -> None:
+    damage, message = HOSTILE_FITS[case]
+    (said,) = fitted_again(runs, "table", tmp_path / "run", damage, capsys)
+    assert re.fullmatch(rf"setwise: .*(logistic-0|lightgbm-1)\.safetensors.*({message}).*", said)
+    assert said.endswith("it is fitted again.")
+    assert len(said) < 2000
+
+
+@pytest.mark.parametrize("case", HOSTILE_TREES)
+def test_trees_are_grown_again(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], case: str) -> None:
+    damage, message = HOSTILE_TREES[case]
+    said = fitted_again(runs, "trees", tmp_path / "run", damage, capsys)
+    assert len(said) == 2
+    assert all(re.search(message, line) for line in said)
+
+
+def test_files_of_other_names_are_no_fits(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def strangers(out: Path) -> None:
+        (out / "fits" / "notes.txt").write_text("mine")
+        shutil.copyfile(out / LINE_FIT, out / "fits" / "logistic-99.safetensors")
+
+    out = tmp_path / "run"
+    shutil.copytree(runs / "table", out)
+    strangers(out)
+    assert run(["train", "--out", str(out), "--resume"]) == 0
+    assert capsys.readouterr().err == ""
+    model = "model.safetensors"
+    assert (out / model).read_bytes() == (runs / "table" / model).read_bytes()
+
+
+def test_no_tree_ends_the_process(runs: Path, tmp_path: Path) -> None:
+    cases = ["feature", "children", "a cycle", "leaves"]
+    for case in cases:
+        shutil.copytree(runs / "trees", tmp_path / case)
+        HOSTILE_TREES[case][0](tmp_path / case)
+    script = (
+        "import sys; from setwise.cli.app import run; print([run(['predict', out, 'new.csv']) for out in sys.argv[1:]])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, *(str(tmp_path / case) for case in cases)],
+        capture_output=True,
+        text=True,
+        env=ENVIRONMENT,
+        cwd=runs,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "[2, 2, 2, 2]\n")
+    assert len(re.findall("^setwise: error: .*$", done.stderr, flags=re.MULTILINE)) == 4
+
+
+# ---------------------------------------------------------------- images
+
+
+@pytest.mark.parametrize("command", ["resume", "evaluate"])
+@pytest.mark.parametrize("case", HOSTILE_SETTINGS)
+def test_settings_of_images(runs: Path, tmp_path: Path, case: str, command: str) -> None:
+    damage, message = HOSTILE_SETTINGS[case]
+    check(runs, "images", tmp_path / "run", damage, command, message)
+
+
+@pytest.mark.parametrize("case", HOSTILE_FILES)
+def test_settings_of_images_and_tables(runs: Path, tmp_path: Path, case: str) -> None:
+    damage, message = HOSTILE_FILES[case]
+    check(runs, "images", tmp_path / "run", damage, "resume", message)
 
 
 @pytest.mark.parametrize("case", HOSTILE_RECORDS)
 def test_records_and_weights(runs: Path, tmp_path: Path, case: str) -> None:
     damage, message = HOSTILE_RECORDS[case]
-    check(runs, "finished", tmp_path / "run", damage, "evaluate", message)
+    check(runs, "images", tmp_path / "run", damage, "evaluate", message)
 
 
 AGAIN = {
@@ -371,22 +563,17 @@ def test_trainings_that_make_no_sense_are_run_again(
     runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], case: str
 ) -> None:
     out, (damage, message) = tmp_path / "run", AGAIN[case]
-    shutil.copytree(runs / "finished", out)
+    shutil.copytree(runs / "images", out)
     damage(out)
     assert run(["train", "--out", str(out), "--resume"]) == 0
     said = capsys.readouterr().err
     assert len(re.findall(rf"{message}.*: this training is run again\.", said)) == 4
-    assert comparable(out) == comparable(runs / "finished")
-
-
-def test_weights_of_another_network_become_no_model(runs: Path, tmp_path: Path) -> None:
-    damage, message = HOSTILE_RECORDS["other weights"]
-    check(runs, "finished", tmp_path / "run", damage, "resume", message)
+    assert comparable(out) == comparable(runs / "images")
 
 
 def test_scores_of_another_table(runs: Path, tmp_path: Path) -> None:
     shorter = scores(lambda arrays: arrays.update({name: array[:9] for name, array in arrays.items()}))
-    check(runs, "finished", tmp_path / "other", shorter, "resume", "cannot be right")
+    check(runs, "images", tmp_path / "other", shorter, "resume", "cannot be right")
 
 
 @pytest.mark.parametrize("case", HOSTILE_CHECKPOINTS)
@@ -399,27 +586,9 @@ def test_checkpoints_are_not_gone_on_with(
     assert run(["train", "--out", str(out), "--resume"]) == 0
     said = capsys.readouterr().err
     assert re.fullmatch(r"setwise: \S+last\.ckpt is damaged \(.*\): this training starts from its beginning\.\n", said)
-    assert comparable(out) == comparable(runs / "finished")
+    assert comparable(out) == comparable(runs / "images")
 
 
 def comparable(out: Path) -> Any:
     runs_ = json.loads((out / "results.json").read_text())["runs"]
     return [{name: value for name, value in each.items() if name != "seconds"} for each in runs_]
-
-
-@pytest.mark.parametrize("case", ["feature", "children", "a cycle", "leaves"])
-def test_no_tree_ends_the_process(runs: Path, tmp_path: Path, case: str) -> None:
-    pytest.importorskip("lightgbm", reason="LightGBM is not installed")
-    out = tmp_path / "run"
-    shutil.copytree(runs / "trees", out)
-    HOSTILE_TREES[case][0](out)
-    program = [sys.executable, "-c", "from setwise.cli import main; main()"]
-    done = subprocess.run(
-        [*program, "predict", str(out), str(runs / "new.csv")],
-        capture_output=True,
-        text=True,
-        env=ENVIRONMENT,
-        check=False,
-    )
-    assert done.returncode == 2
-    assert done.stderr.startswith("setwise: error: ")

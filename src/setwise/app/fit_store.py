@@ -76,8 +76,9 @@ class FitStore:
             return self.read(candidate, fold)
         except DamagedFileError as error:
             self.notes(f"{path} is damaged ({error.why}): it is fitted again.")
-        except InputError as error:
-            self.notes(str(error))
+        except InputError as error:  # of another format, or no file of ours
+            said = str(error)
+            self.notes(said if said.endswith(f"{_ADVICE}.") else f"{said} So {_ADVICE}.")
         return None
 
     def read(self, candidate: str, fold: int) -> FoldResult:
