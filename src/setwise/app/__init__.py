@@ -1,6 +1,7 @@
 """What the commands do, also in Python: from a table to the best model for a measure, honestly.
 
 >>> import numpy as np
+>>> from setwise.app import train
 >>> x = np.random.default_rng(0).normal(size=400)
 >>> model = train({"x": x, "sick": (x > 1).astype(int)}, target="sick", models=["logistic"], progress=False)
 >>> model.predict({"x": [0.0, 2.0]})
@@ -14,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from setwise.app.classifier import TableClassifier, TableDataWarning
-    from setwise.app.model_file import TableModel
+    from setwise.app.model_file import TableModel, load_model
+    from setwise.app.multiclass_model import MulticlassModel
     from setwise.app.train_report import TrainReport
     from setwise.app.training import train
 
@@ -22,11 +24,13 @@ _FROM = {
     "TableClassifier": "classifier",
     "TableDataWarning": "classifier",
     "TableModel": "model_file",
+    "MulticlassModel": "multiclass_model",
+    "load_model": "model_file",
     "TrainReport": "train_report",
     "train": "training",
 }
 
-__all__ = ["TableClassifier", "TableDataWarning", "TableModel", "TrainReport", "train"]
+__all__ = ["MulticlassModel", "TableClassifier", "TableDataWarning", "TableModel", "TrainReport", "load_model", "train"]
 
 
 def __getattr__(name: str) -> Any:

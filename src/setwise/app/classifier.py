@@ -38,7 +38,7 @@ from sklearn.utils.validation import (
 from setwise._checks import InputError
 from setwise.app.classifier_table import Parts, frame_of_inputs, is_frame, target_values, training_table
 from setwise.app.decision import ThresholdRule
-from setwise.app.model_file import Prediction
+from setwise.app.model_file import Prediction, TableModel
 from setwise.app.progress import FitBars
 from setwise.app.settings import CONFIDENCE, MOST_SEED, TrainSettings
 from setwise.app.train_report import TrainReport
@@ -230,7 +230,9 @@ class TableClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 notes=notes.append,
             )
             rule = replace(ThresholdRule.of(settings), most_probable=True)
-            self.model_ = train_table(table, settings, work, rule=rule)
+            model = train_table(table, settings, work, rule=rule)
+        assert isinstance(model, TableModel)  # noqa: S101 (one of two classes is named positive)
+        self.model_ = model
         self.threshold_ = self.model_.threshold
         self.notes_ = tuple(_OPTION.sub(".", note) for note in notes)
         for note in self.notes_:

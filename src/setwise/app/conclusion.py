@@ -9,8 +9,10 @@ import contextlib
 import dataclasses
 import importlib.metadata
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from setwise.app.assessment import assess
 from setwise.app.choice import Choice, choose_model, refitted
@@ -20,11 +22,13 @@ from setwise.app.cross_fit import CrossFit, Event
 from setwise.app.decision import Decision, ThresholdRule, decide_by
 from setwise.app.ensemble import Ensemble
 from setwise.app.files import plain
+from setwise.app.folds import Folds
 from setwise.app.headline import headline
-from setwise.app.importance import REPEATS, Importance, encoded_columns, permutation_importance, warning_of
+from setwise.app.importance import REPEATS, FoldScore, Importance, encoded_columns, permutation_importance, warning_of
 from setwise.app.model_file import TableModel
 from setwise.app.resampled_criteria import Criterion
 from setwise.app.settings import CONFIDENCE, TrainSettings
+from setwise.app.stored_model import StoredModel
 from setwise.app.table_problem import TableProblem
 from setwise.app.test_set import test_sentences
 from setwise.app.train_page import column_fates
@@ -69,10 +73,11 @@ def conclude(
         stage("refitting to all rows")
         ensemble = refitted(choice, settings.parsed_measure(), seed=settings.seed) if refit is None else refit
     stage("importance of the columns")
-    columns = _importance(problem, choice, settings)
+    columns = column_importance(problem, choice.fits.folds, choice.ensemble.of_fold, settings)
     stage("evaluating")
     choice = dataclasses.replace(choice, ensemble=ensemble)
     report = _report(problem, choice, decision, groups, columns, criterion, settings)
+    stack = ensemble.stack
     return TableModel(
         problem.encoding,
         ensemble,
@@ -80,7 +85,7 @@ def conclude(
         settings.measure,
         decision.calibration,
         problem.types,
-        _about(problem, choice, settings),
+        about_model(problem, choice.name, {} if stack is None else stack.share, settings),
         report,
     )
 
@@ -97,7 +102,7 @@ def scored_groups(problem: TableProblem, choice: Choice) -> dict[str, Groups]:
     return {name: Groups(each.codes[choice.scored], each.names) for name, each in problem.groups.items()}
 
 
-def results_of(model: TableModel, settings: TrainSettings) -> dict[str, Any]:
+def results_of(model: StoredModel, settings: TrainSettings) -> dict[str, Any]:
     """What of the results follows from the table, the settings and the fits alone, as plain values."""
     report = model.report()
     evaluation = {} if report.evaluation is None else report.evaluation.to_dict()
@@ -117,14 +122,24 @@ def _criterion(problem: TableProblem, settings: TrainSettings) -> tuple[str, Cri
     return title, constrained_value(constraints, codes, maximize, measure.subject_to)
 
 
-def _importance(problem: TableProblem, choice: Choice, settings: TrainSettings) -> list[Importance]:
-    """Of every column, on fewer rows and permutations where there are very many."""
+def column_importance(
+    problem: TableProblem, folds: Folds, score: FoldScore, settings: TrainSettings
+) -> list[Importance]:
+    """Importance of every column, on fewer rows and permutations where there is very much to score.
+
+    Args:
+        problem: The table.
+        folds: Which rows each fold's models have not seen.
+        score: Scores rows by the models of a fold.
+        settings: The measure and the seed.
+    """
     columns = encoded_columns(problem.encoding)
-    many = len(columns) * REPEATS > MOST_SCORED
+    heads = len(problem.encoding.classes) if problem.several else 1
+    many = len(columns) * heads * REPEATS > MOST_SCORED
     return permutation_importance(
         problem.rows,
-        choice.fits.folds,
-        choice.ensemble.of_fold,
+        folds,
+        score,
         columns,
         settings.parsed_measure(),
         repeats=1 if many else REPEATS,
@@ -154,7 +169,7 @@ def _report(
         measure=measure.title,
         criterion=criterion,
         headline=tuple(said),
-        candidates=tuple(_candidate_row(choice, name) for name in choice.logits),
+        candidates=tuple(candidate_row(choice, name) for name in choice.logits),
         columns=tuple(ColumnRow(each.column, each.drop, each.error, each.share) for each in columns),
         remarks=(*remarks, *(() if carries is None else (carries,))),
         threshold=decision.threshold,
@@ -165,7 +180,8 @@ def _report(
     )
 
 
-def _candidate_row(choice: Choice, name: str) -> CandidateRow:
+def candidate_row(choice: Choice, name: str, *, seconds: float | None = None) -> CandidateRow:
+    """One candidate for the report; ``seconds`` in place of the CPU time of its own fits."""
     selection, shipped = choice.selection, name == choice.name
     notes = ["shipped"] if shipped else []
     notes += ["on the measure"] if choice.on_measure(name) else []
@@ -174,20 +190,30 @@ def _candidate_row(choice: Choice, name: str) -> CandidateRow:
         choice.title(name),
         selection.estimate if shipped else selection.interval_of(name),
         None if shipped else selection.difference(name),
-        choice.fits[name].seconds if name in choice.fits else float("nan"),
+        seconds if seconds is not None else choice.fits[name].seconds if name in choice.fits else float("nan"),
         tuple(notes),
     )
 
 
-def _about(problem: TableProblem, choice: Choice, settings: TrainSettings) -> dict[str, Any]:
-    """Where a model comes from, as plain values that are the same every time."""
+def about_model(
+    problem: TableProblem, chosen: str, weights: Mapping[str, float], settings: TrainSettings
+) -> dict[str, Any]:
+    """Where a model comes from, as plain values that are the same every time.
+
+    Args:
+        problem: The table.
+        chosen: Name of what is shipped.
+        weights: Share of each candidate in the stack; empty without one.
+        settings: What was asked for.
+    """
+    counts = np.bincount(problem.rows.y, minlength=2).tolist()
     found: dict[str, Any] = plain(
         {
             "data": problem.name,
             "rows": len(problem.rows.y),
-            "positives": int(problem.rows.y.sum()),
-            "chosen": choice.name,
-            "weights": {} if choice.ensemble.stack is None else choice.ensemble.stack.share,
+            **({"rows_of_classes": counts} if problem.several else {"positives": counts[1]}),
+            "chosen": chosen,
+            "weights": weights,
             "settings": settings.to_dict() | {"data": problem.name},
             "versions": versions(),
         }

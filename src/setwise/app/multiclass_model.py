@@ -113,6 +113,10 @@ class MulticlassModel(StoredModel):
         """
         return np.asarray(self.classes_[self.predict_proba(table).argmax(axis=1)])
 
+    def most_probable(self, scores: Floats) -> NDArray[np.int64]:
+        """Number of the predicted class, from the logits of :meth:`score`.  # shape: (n,)."""
+        return np.asarray(probabilities(scores, [head.calibration for head in self.heads]).argmax(axis=1))
+
     def predict_proba(self, table: Any) -> Floats:
         """Calibrated probabilities of each class against the others, brought to sum 1.  # shape: (n, classes).
 

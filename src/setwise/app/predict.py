@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from setwise._checks import extra, in_range
+import numpy as np
+from numpy.typing import NDArray
+
+from setwise._checks import InputError, extra, in_range
 from setwise._files import write_whole
-from setwise.app.model_file import Prediction, TableModel
+from setwise.app.stored_model import Prediction, StoredModel
 from setwise.data import News
 from setwise.data.tables.columns import column_of_texts
 from setwise.data.tables.reading import table_path
@@ -38,19 +42,24 @@ class Predicted:
 
     Attributes:
         rows: How many rows.
-        positives: How many of them are predicted positive.
+        counts: How many of them are predicted to be of each class.
         kept: Columns of the table that stand beside the predictions.
         remarks: What the table holds that the model has not seen before, in sentences.
     """
 
     rows: int
-    positives: int
+    counts: Mapping[str, int]
     kept: tuple[str, ...]
     remarks: tuple[str, ...]
 
+    @property
+    def positives(self) -> int:
+        """Of two classes, how many rows are predicted positive."""
+        return list(self.counts.values())[1]
+
 
 def predict_file(
-    model: TableModel,
+    model: StoredModel,
     data: Path,
     out: Path | IO[str],
     *,
@@ -60,29 +69,37 @@ def predict_file(
 ) -> Predicted:
     """Write the predictions for a table.
 
+    The columns are the number of the row, what is kept, the prediction and its probability: of the positive class, or
+    with several classes of the predicted one, followed by that of every class as ``p(<class>)``.
+
     Args:
         model: The model.
         data: The table: CSV and the like, also packed, or Parquet.
         out: The file to write, Parquet where it is called so, else CSV; or an open text file for CSV.
-        threshold: A probability instead of the model's own threshold.
+        threshold: A probability instead of the model's own threshold; for two classes only.
         keep: Columns of the table to write beside the predictions, ``["all"]`` or ``["none"]``; by default those that
             name rows, which the model leaves out.
         on_rows: Told how many rows are done.
     """
     if threshold is not None:
         in_range("threshold", threshold, 0, 1)
-    source, found = _Source(model, data, keep), _Counts(on_rows)
-    blocks = _blocks(model, source, threshold, found)
+        if len(model.encoding.classes) > 2:
+            raise InputError(
+                f"Expected `threshold` only with a model of two classes, but this one is of "
+                f"{len(model.encoding.classes)} and predicts the most probable; leave it out."
+            )
+    source, found = _Source(model, data, keep), _Counts(model.encoding.classes, on_rows)
+    blocks, names = _blocks(model, source, threshold, found), _names(model, source.kept)
     if not isinstance(out, Path):
-        _write_csv(out, source, blocks)
+        _write_csv(out, names, blocks)
     elif out.suffix.casefold() in SUFFIXES:
-        write_whole(out, lambda partial: _write_parquet(partial, source, blocks))
+        write_whole(out, lambda partial: _write_parquet(partial, names, blocks))
     else:
-        write_whole(out, lambda partial: _write_csv_file(partial, source, blocks))
+        write_whole(out, lambda partial: _write_csv_file(partial, names, blocks))
     remarks = model.encoding.sentences(found.news, source.names)
     if isinstance(source.table, TextTable):
         remarks = [*source.table.info.notes, *remarks]
-    return Predicted(found.rows, found.positives, source.kept, tuple(remarks))
+    return Predicted(found.rows, found.counts, source.kept, tuple(remarks))
 
 
 def harmless(text: str) -> str:
@@ -106,7 +123,7 @@ class _Source:
         keep: What to keep, as in :func:`predict_file`.
     """
 
-    def __init__(self, model: TableModel, data: Path, keep: Sequence[str] | None) -> None:
+    def __init__(self, model: StoredModel, data: Path, keep: Sequence[str] | None) -> None:
         path = table_path(data)
         encoding = model.encoding
         self.table = ParquetTable(path) if is_parquet(path) else TextTable(path, header=encoding.header)
@@ -139,55 +156,57 @@ class _Source:
 
 
 def _blocks(
-    model: TableModel, source: _Source, threshold: float | None, found: _Counts
+    model: StoredModel, source: _Source, threshold: float | None, found: _Counts
 ) -> Iterator[tuple[Prediction, dict[str, Any]]]:
     for frame, kept in source:
         predicted = model.apply(frame, threshold=threshold, news=found.news, first_row=found.rows + 1)
         yield predicted, kept
-        found.add(predicted, model.encoding.classes[1])
+        found.add(predicted)
 
 
 class _Counts:
     """What has been predicted so far.
 
     Args:
+        classes: That may be predicted.
         on_rows: Told how many rows are done.
     """
 
-    def __init__(self, on_rows: Callable[[int], object] | None) -> None:
-        self.rows = self.positives = 0
+    def __init__(self, classes: Sequence[str], on_rows: Callable[[int], object] | None) -> None:
+        self.rows, self.counts = 0, dict.fromkeys(classes, 0)
         self.news = News()
         self._on_rows = on_rows
 
-    def add(self, predicted: Prediction, positive: str) -> None:
+    def add(self, predicted: Prediction) -> None:
         """Count one block."""
         self.rows += len(predicted.classes)
-        self.positives += predicted.classes.count(positive)
+        for name, count in Counter(predicted.classes).items():
+            self.counts[name] += count
         if self._on_rows is not None:
             self._on_rows(self.rows)
 
 
-def _write_csv(file: IO[str], source: _Source, blocks: Iterator[tuple[Prediction, dict[str, Any]]]) -> None:
+def _write_csv(file: IO[str], names: Sequence[str], blocks: Iterator[tuple[Prediction, dict[str, Any]]]) -> None:
     writer, row = csv.writer(file, lineterminator="\n"), 0
     for predicted, kept in blocks:
         if row == 0:
-            writer.writerow([OURS[0], *map(harmless, _kept_names(source.kept)), *OURS[1:]])
+            writer.writerow(list(map(harmless, names)))
         size = len(predicted.classes)
         cells = [_cells(values) for values in kept.values()]
-        probabilities = [f"{value:.6g}" for value in predicted.probabilities.tolist()]
+        probabilities = [[f"{value:.6g}" for value in each.tolist()] for each in _probabilities(predicted)]
         classes = [harmless(name) for name in predicted.classes]
-        writer.writerows(zip(range(row + 1, row + size + 1), *cells, classes, probabilities, strict=True))
+        writer.writerows(zip(range(row + 1, row + size + 1), *cells, classes, *probabilities, strict=True))
         row += size
 
 
-def _write_csv_file(path: Path, source: _Source, blocks: Iterator[tuple[Prediction, dict[str, Any]]]) -> None:
+def _write_csv_file(path: Path, names: Sequence[str], blocks: Iterator[tuple[Prediction, dict[str, Any]]]) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
-        _write_csv(file, source, blocks)
+        _write_csv(file, names, blocks)
 
 
-def _write_parquet(path: Path, source: _Source, blocks: Iterator[tuple[Prediction, dict[str, Any]]]) -> None:
+def _write_parquet(path: Path, names: Sequence[str], blocks: Iterator[tuple[Prediction, dict[str, Any]]]) -> None:
     arrow, parquet = extra("pyarrow", "tables"), extra("pyarrow.parquet", "tables")
-    names, row, writer = [OURS[0], *_kept_names(source.kept), *OURS[1:]], 0, None
+    row, writer = 0, None
     try:
         for predicted, kept in blocks:
             size = len(predicted.classes)
@@ -195,9 +214,9 @@ def _write_parquet(path: Path, source: _Source, blocks: Iterator[tuple[Predictio
                 arrow.array(range(row + 1, row + size + 1), arrow.int64()),
                 *kept.values(),
                 arrow.array(predicted.classes, arrow.string()),
-                arrow.array(predicted.probabilities, arrow.float64()),
+                *(arrow.array(each, arrow.float64()) for each in _probabilities(predicted)),
             ]
-            table = arrow.table(columns, names=names)
+            table = arrow.table(columns, names=list(names))
             writer = writer or parquet.ParquetWriter(path, table.schema)
             writer.write_table(table)
             row += size
@@ -206,9 +225,16 @@ def _write_parquet(path: Path, source: _Source, blocks: Iterator[tuple[Predictio
             writer.close()
 
 
-def _kept_names(kept: Sequence[str]) -> list[str]:
-    """Names of kept columns beside our own."""
-    return [f"{name} (input)" if name in OURS else name for name in kept]
+def _names(model: StoredModel, kept: Sequence[str]) -> list[str]:
+    """Names of all columns; a kept one that is called like ours is marked as an input."""
+    classes = model.encoding.classes
+    ours = [*OURS, *(f"p({name})" for name in classes if len(classes) > 2)]
+    return [ours[0], *(f"{name} (input)" if name in ours else name for name in kept), *ours[1:]]
+
+
+def _probabilities(predicted: Prediction) -> list[NDArray[np.float64]]:
+    """The columns of probabilities."""
+    return [predicted.probabilities, *([] if predicted.by_class is None else predicted.by_class.T)]
 
 
 def _cells(values: Any) -> list[str]:

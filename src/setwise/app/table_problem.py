@@ -54,7 +54,7 @@ class TableProblem:
         name: Of the table.
         table: As it was read.
         encoding: How its columns become numbers, by the rows that are learned from.
-        rows: Encoded columns, labels and weights.
+        rows: Encoded columns, labels (with several classes their numbers) and weights.
         groups: Groups of the rows by column.
         group_folds: What keeps rows in one fold, or None.  # shape: (n,)
         time: When each row was, or None.  # shape: (n,)
@@ -74,10 +74,24 @@ class TableProblem:
     notes: tuple[str, ...] = ()
     types: str = "str"
 
+    @property
+    def several(self) -> bool:
+        """Whether the target has several classes, each of which is learned against the others."""
+        return len(self.encoding.classes) > 2
+
+    @property
+    def heads(self) -> list[tuple[int | None, str, Rows]]:
+        """What is learned: of several classes the number, a title and the rows of each against the others."""
+        if not self.several:
+            return [(None, "", self.rows)]
+        classes = enumerate(self.encoding.classes)
+        return [(k, f"{self.encoding.target} {name!r}", self.rows.against(k)) for k, name in classes]
+
     def folds(self, settings: TrainSettings) -> Folds:
         """The folds of the cross-fitting."""
+        names = {"names": [repr(name) for name in self.encoding.classes]} if self.several else {}
         return make_folds(
-            self.rows.y, folds=settings.folds, seed=settings.seed, groups=self.group_folds, time=self.time
+            self.rows.y, folds=settings.folds, seed=settings.seed, groups=self.group_folds, time=self.time, **names
         )
 
 
@@ -103,18 +117,24 @@ def load_table_problem(source: Any, settings: TrainSettings) -> TableProblem:
         InputError: When the table, its target or a column cannot be used.
         OSError: When the file is missing or cannot be read.
     """
-    table = data.read_table(source, target=settings.target, positive=settings.positive)
+    table = data.read_table(source, target=settings.target, positive=settings.positive, several_classes=True)
     _check_columns(table, settings)
+    if len(table.classes) > 2:
+        _check_settings_of_several(table, settings)
     table = _with_parts(table, settings)
     for name in split_columns(table):
         raise InputError(f"Expected column {name!r}, which says train and test, to be named by --split or --drop.")
     learn, test = _split(table, settings.split)
-    _check_classes(table, learn)
     weights = None if settings.weight is None else table.weights(settings.weight).astype(np.float64)
+    if len(table.classes) > 2:
+        _check_each_class(table, learn, weights)
+    else:
+        _check_classes(table, learn)
     groups = _groups(table, settings)
     encoding = table.fit(learn)
     encoded = table.encode(encoding)
-    rows = Rows.of(encoded[learn], table.labels[learn], None if weights is None else weights[learn])
+    own = None if weights is None else weights[learn]
+    rows = Rows.of(encoded[learn], table.labels[learn], own, classes=len(table.classes))
     warnings = [*table_warnings(table), *_floors(table, settings, int(rows.y.sum()))]
     return TableProblem(
         Path(source).name if settings.data else table.name,
@@ -193,6 +213,29 @@ def _check_classes(table: RawTable, learn: NDArray[np.int64]) -> None:
         )
 
 
+def _check_settings_of_several(table: RawTable, settings: TrainSettings) -> None:
+    """Constraints and rates by group are about one class."""
+    for name in ("subject_to", "group", "max_weight"):
+        if getattr(settings, name):
+            raise InputError(
+                f"Expected `{name}` with one class against the others, but {table.target!r} has {len(table.classes)} "
+                f"classes: name one of them by `positive`, or leave `{name}` out."
+            )
+
+
+def _check_each_class(table: RawTable, learn: NDArray[np.int64], weights: NDArray[np.float64] | None) -> None:
+    counted = learn if weights is None else learn[weights[learn] > 0]
+    for name, count in zip(
+        table.classes, np.bincount(table.labels[counted], minlength=len(table.classes)), strict=True
+    ):
+        if count < FEWEST:
+            raise InputError(
+                f"Expected at least {FEWEST} rows of each class to learn from, but class {name!r} of {table.target!r} "
+                f"has {count}: gather more, leave its rows out, or name one class to be learned against all others by "
+                "`positive`."
+            )
+
+
 def _groups(table: RawTable, settings: TrainSettings) -> dict[str, Groups]:
     """Columns of groups: those asked for, and those that constraints speak of."""
     by_name = {no_blanks(name): name for name in table.columns}
@@ -222,13 +265,15 @@ def _test_rows(
     test: NDArray[np.int64],
 ) -> TestRows:
     y = table.labels[test]
-    if not 0 < y.sum() < len(y):
+    if len(np.unique(y)) < 2:
         raise InputError("Expected the test rows to hold both classes, but they hold one; name other rows `test`.")
     return TestRows(encoded[test], y, None if weights is None else weights[test], _taken(groups, test))
 
 
 def _floors(table: RawTable, settings: TrainSettings, positives: int) -> list[data.TableWarning]:
     """A class of few rows, and floors and ceilings that so few cannot certify."""
+    if len(table.classes) > 2:
+        return []
     share = positives / max(int(table.labels.sum()), 1)
     return floor_warnings(
         table, list(settings.floors), 0.0 if settings.weight is not None else settings.confidence, share

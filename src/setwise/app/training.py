@@ -22,17 +22,19 @@ from pathlib import Path
 from typing import Any
 
 from setwise._checks import InputError, in_range, is_count
-from setwise.app.candidates import Candidate, candidates_of
+from setwise.app.candidates import Candidate, Rows, candidates_of
 from setwise.app.conclusion import conclude, results_of
 from setwise.app.constrained import CONSTRAINED, constrained_network
 from setwise.app.constraints import Constraints
-from setwise.app.cross_fit import CrossFit, Event, cross_fit
+from setwise.app.cross_fit import CrossFit, Event, OneAgainstRest, cross_fit_classes
 from setwise.app.decision import ThresholdRule
 from setwise.app.files import write_json
 from setwise.app.fit_store import FitStore
 from setwise.app.model_file import TableModel
+from setwise.app.multiclass_model import MulticlassModel
 from setwise.app.run_folder import FITS, FORMAT, MODEL, REPORT, RESULTS, TABLE, RunFolder
 from setwise.app.settings import CONFIDENCE, TrainSettings, check_same
+from setwise.app.several_classes import conclude_classes
 from setwise.app.table_problem import TableProblem, load_table_problem, located
 
 Notes = Callable[[str], object]
@@ -102,8 +104,11 @@ def train(
     resume: bool = False,
     overwrite: bool = False,
     progress: bool = True,
-) -> TableModel:
+) -> TableModel | MulticlassModel:
     """From a table to the best model for a measure.
+
+    A target of 3 to 50 values is one of several classes, unless ``positive`` names one of them: each is learned against
+    the others, the macro average of the measure decides, and the most probable class is predicted.
 
     Args:
         data: A frame of pandas or polars, a mapping of columns, or the path of a table.
@@ -113,7 +118,7 @@ def train(
         subject_to: Constraints on rates that the threshold has to meet, such as ``"recall>=0.8"`` or
             ``"recall[group=sex]>=0.8"``.
         confidence: With which they are certified to hold on new data; 0 for on these rows only.
-        positive: Positive value of the target; None for the usual or the rarer one.
+        positive: Positive value of the target; None for the usual or the rarer one of two, and for several classes.
         group: Columns by whose values results are broken down; they stay inputs unless dropped.
         weight: Column of sample weights.
         max_weight: A bound on the weights of all rows, seen and unseen; needed to certify with weights.
@@ -133,7 +138,7 @@ def train(
         progress: Whether to show bars where there is a terminal.
 
     Returns:
-        The model: ``predict``, ``predict_proba``, ``threshold``, ``report()``, ``save(path)``.
+        The model: ``predict``, ``predict_proba``, ``report()``, ``save(path)``; of two classes with a ``threshold``.
 
     Raises:
         InputError: When the table, a column or an option cannot be used.
@@ -174,14 +179,16 @@ def _listed(value: str | Sequence[str] | None) -> tuple[str, ...]:
     return () if value is None else (value,) if isinstance(value, str) else tuple(value)
 
 
-def train_table(source: Any, settings: TrainSettings, work: Work, *, rule: ThresholdRule | None = None) -> TableModel:
+def train_table(
+    source: Any, settings: TrainSettings, work: Work, *, rule: ThresholdRule | None = None
+) -> TableModel | MulticlassModel:
     """The main job with settings that are known to be good.
 
     Args:
         source: The table.
         settings: What to do.
         work: How to carry it out.
-        rule: What the threshold has to meet; None for what the settings ask for.
+        rule: What the threshold has to meet; None for what the settings ask for. Several classes have none.
     """
     with contextlib.ExitStack() as stack:
         if work.folder is not None:
@@ -200,7 +207,11 @@ def train_table(source: Any, settings: TrainSettings, work: Work, *, rule: Thres
         if work.folder is not None:
             _prepare(work.folder, settings, problem, work)
         fits = _fitted(problem, candidates, settings, work)
-        model = conclude(problem, fits, settings, rule=rule, progress=work.progress)
+        model: TableModel | MulticlassModel
+        if problem.several:
+            model = conclude_classes(problem, fits, settings, progress=work.progress)
+        else:
+            model = conclude(problem, fits[0], settings, rule=rule, progress=work.progress)
         if work.folder is not None:
             write(model, work.folder, settings)
         return model
@@ -234,27 +245,31 @@ def wanted_candidates(problem: TableProblem, settings: TrainSettings) -> list[Ca
     return found
 
 
-def _fitted(problem: TableProblem, candidates: Sequence[Candidate], settings: TrainSettings, work: Work) -> CrossFit:
-    """Every candidate fitted to every fold."""
-    folds, rows = problem.folds(settings), problem.rows
-    store = None
-    if work.folder is not None:
+def _fitted(
+    problem: TableProblem, candidates: Sequence[Candidate], settings: TrainSettings, work: Work
+) -> list[CrossFit]:
+    """Every candidate fitted to every fold; with several classes for each of them against the others."""
+    folds = problem.folds(settings)
+
+    def store(number: int | None, rows: Rows) -> FitStore | None:
+        if work.folder is None:
+            return None
         place, run = work.folder.path / FITS, work.folder.identity
-        store = FitStore(place, folds, rows.x.shape[1], work.notes, run=run)
-    return cross_fit(
-        rows,
+        return FitStore(place, folds, rows.x.shape[1], work.notes, number, run=run)
+
+    return cross_fit_classes(
+        [OneAgainstRest(rows, title, store(number, rows)) for number, title, rows in problem.heads],
         folds,
         settings.parsed_measure(),
         candidates,
         seed=settings.seed,
         workers=work.side_by_side,
         time_limit=work.time_limit,
-        store=store,
         progress=work.progress,
     )
 
 
-def write(model: TableModel, folder: RunFolder, settings: TrainSettings) -> None:
+def write(model: TableModel | MulticlassModel, folder: RunFolder, settings: TrainSettings) -> None:
     """The model, the results and the page, each as a whole."""
     report = model.report()
     model.save(folder.path / MODEL)
