@@ -29,10 +29,10 @@ from numpy.typing import NDArray
 from main_job import MEASURE, load
 from setwise import metrics
 from setwise.app.candidates import Rows, candidates_of
+from setwise.app.choice import choose_model
 from setwise.app.cross_fit import cross_fit
 from setwise.app.folds import make_folds
-from setwise.app.selection import select
-from setwise.app.stack import fit_stack, stack_out_of_fold
+from setwise.measures import parse
 from setwise.metrics import rate_bound
 
 FLOOR, CONFIDENCE = 0.8, 0.95
@@ -58,26 +58,19 @@ def run(table: str, positives: int, draw: int, workers: int) -> Record:
     folds = make_folds(rows.y, seed=draw)
     start = time.process_time()
     fits = cross_fit(rows, folds, MEASURE, candidates_of(), seed=draw, workers=workers)
-    logits = np.stack([fit.logits for fit in fits.values()])
-    seen = {name: fit.logits for name, fit in fits.items()} | {"stack": stack_out_of_fold(logits, rows.y, folds)}
-    selection = select(seen, rows.y, MEASURE)
-    chosen = selection.chosen
+    choice = choose_model(fits, parse(MEASURE), seed=draw)
     seconds = time.process_time() - start
-    if chosen == "stack":
-        stack = fit_stack(logits, rows.y, names=tuple(fits))
-        new = stack.combine(np.stack([fit.score(x[~drawn]) for fit in fits.values()]))
-    else:
-        new = fits[chosen].score(x[~drawn])
+    new, seen = choice.ensemble.score(x[~drawn]), choice.logits[choice.name]
     settings: dict[str, Any] = {"maximize": "precision", "subject_to": f"recall>={FLOOR}"}
-    certified = metrics.choose_threshold(seen[chosen], rows.y, **settings, confidence=CONFIDENCE)
-    plain = metrics.choose_threshold(seen[chosen], rows.y, **settings)
-    estimate = selection.estimate
+    certified = metrics.choose_threshold(seen, rows.y, **settings, confidence=CONFIDENCE)
+    plain = metrics.choose_threshold(seen, rows.y, **settings)
+    estimate = choice.selection.estimate
     return {
         "table": table,
         "positives": positives,
         "draw": draw,
         "rows": len(rows.y),
-        "chosen": chosen,
+        "chosen": choice.name,
         "certified": bool(certified.certified),
         "at_certified": rates(new, y[~drawn], certified.threshold),
         "at_plain": rates(new, y[~drawn], plain.threshold),

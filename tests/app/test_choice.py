@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from setwise.app.candidates import Rows, candidates_of
-from setwise.app.choice import Choice, choose_model, refitted, shares
+from setwise.app.choice import FEWEST_TO_CHOOSE, Choice, choose_model, fixed_candidate, refitted, shares
 from setwise.app.cross_fit import cross_fit, make_folds
 from setwise.app.decision import decide
 from setwise.app.ensemble import STACK, Ensemble
@@ -83,6 +83,28 @@ def test_few_positives_claim_nothing() -> None:
     found = chosen(rows, make_folds(rows.y), ["logistic"])
     decision = decide(found.logits["logistic"], found.labels, None, {}, TrainSettings("ap"))
     assert any("too few to claim" in line for line in headline(found, decision, parse("ap").title))
+
+
+@pytest.mark.parametrize("rarer", [0, 1])
+def test_with_few_rows_of_one_class_the_stack_is_shipped_and_nothing_is_taken_off(rarer: int) -> None:
+    random = np.random.default_rng(1)
+    x = random.normal(size=(400, 3)).astype(np.float32)
+    rows = Rows.of(x, ((x[:, 0] + 0.3 * random.normal(size=400) > 1.1) == bool(rarer)).astype(int))
+    assert 20 < min(rows.y.sum(), (1 - rows.y).sum()) < FEWEST_TO_CHOOSE
+    found = chosen(rows, make_folds(rows.y), ["logistic", "extra_trees"])  # linear rows: logistic is the best
+    assert found.name == STACK
+    assert found.selection.best == "logistic"
+    assert found.selection.fixed
+    assert found.selection.estimate == found.selection.interval_of(STACK)
+    decision = decide(found.logits[STACK], found.labels, None, {}, TrainSettings("ap"))
+    assert "too few rows of the rarer class to choose" in headline(found, decision, parse("ap").title)[0]
+
+
+def test_with_rows_enough_a_candidate_is_chosen() -> None:
+    assert fixed_candidate(np.repeat([0, 1], [500, 99]), ("logistic", STACK)) == STACK
+    assert fixed_candidate(np.repeat([0, 1], [500, 100]), ("logistic", STACK)) is None
+    assert fixed_candidate(np.repeat([0, 1, 2], [500, 50, 50]), ("logistic", STACK)) is None
+    assert fixed_candidate(np.repeat([0, 1], [500, 9]), ("logistic",)) is None
 
 
 def test_verdicts() -> None:

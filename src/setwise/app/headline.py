@@ -72,7 +72,8 @@ def _shipped(*choices: Choice) -> str:
         return f"Shipped: {candidate.title}{how}, {fitted}{behind}."
     named = [f"{choice.title(name)} {share:.0%}" for name, share in parts[:_NAMED]]
     rest = [f"{len(parts) - _NAMED} more"] if len(parts) > _NAMED else []
-    return f"Shipped: a stack of {len(parts)} candidates ({', '.join([*named, *rest])}), {fitted}."
+    why = "; there are too few rows of the rarer class to choose among them" if choice.selection.fixed else ""
+    return f"Shipped: a stack of {len(parts)} candidates ({', '.join([*named, *rest])}), {fitted}{why}."
 
 
 def _best(choice: Choice) -> str:

@@ -66,6 +66,7 @@ class Selection:
         errors: Standard error of each one's difference to the best.
         estimate: Of the chosen one's measure on new rows, corrected for the choice, with its interval.
         optimism: What the choice has added to the out-of-fold value of the chosen one.
+        fixed: Whether it was taken without a choice.
         estimator: For the other estimates.
     """
 
@@ -75,6 +76,7 @@ class Selection:
     errors: Mapping[str, float]
     estimate: Interval
     optimism: float
+    fixed: bool
     estimator: Estimator = field(repr=False, compare=False)
 
     def difference(self, name: str) -> Interval:
@@ -86,7 +88,7 @@ class Selection:
         Args:
             name: A candidate that was fixed beforehand, such as logistic regression.
         """
-        return self.estimator.difference(self._place(name))
+        return self.estimator.difference(_place(list(self.values), name))
 
     def interval_of(self, name: str) -> Interval:
         """A candidate's measure on new rows, had it been fixed beforehand: nothing is taken off for a choice.
@@ -94,13 +96,7 @@ class Selection:
         Args:
             name: The candidate.
         """
-        return self.estimator.fixed(self._place(name))
-
-    def _place(self, name: str) -> int:
-        names = list(self.values)
-        if name not in names:
-            raise InputError(f"Expected `name` to be one of the candidates {', '.join(names)}, but got {name!r}.")
-        return names.index(name)
+        return self.estimator.fixed(_place(list(self.values), name))
 
 
 def select(
@@ -116,6 +112,7 @@ def select(
     level: float = 0.95,
     seed: int = 0,
     value: Criterion | None = None,
+    fixed: str | None = None,
 ) -> Selection:
     """Choose a candidate and estimate its measure.
 
@@ -134,11 +131,12 @@ def select(
             measure at the best threshold that meets constraints by group. Larger is better (minus the measure, where
             less of it is better), NaN where it is undefined. ``rows`` are positions in the table and ``weight`` tells
             how often each is drawn. It costs a call for each candidate on either side of each draw.
+        fixed: A candidate that is taken whatever the others reach, so that nothing is taken off for a choice.
 
     Raises:
         InputError: When there is no candidate, scores are not finite, or labels hold one class only.
     """
-    settings = _Settings(measure, weight, standard_errors, guards, small_sample, resamples, level, seed, value)
+    settings = _Settings(measure, weight, standard_errors, guards, small_sample, resamples, level, seed, value, fixed)
     all_binary("labels", labels)
     return settings.select(list(logits), _table(logits, labels), labels)
 
@@ -155,6 +153,7 @@ def select_classes(
     resamples: int | None = None,
     level: float = 0.95,
     seed: int = 0,
+    fixed: str | None = None,
 ) -> Selection:
     """Choose among candidates for several classes by the macro average of one class against the others.
 
@@ -171,12 +170,13 @@ def select_classes(
         resamples: Bootstrap draws; None for 300.
         level: Of the interval.
         seed: Of the draws.
+        fixed: A candidate that is taken whatever the others reach.
 
     Raises:
         InputError: When there is no candidate, scores are not finite, labels are no class indices or of one class
             only, or the measure is one of several classes itself.
     """
-    settings = _Settings(measure, weight, standard_errors, guards, small_sample, resamples, level, seed, None)
+    settings = _Settings(measure, weight, standard_errors, guards, small_sample, resamples, level, seed, None, fixed)
     if settings.criterion.layout != "binary":
         raise InputError(
             f"Expected `measure` to be one of two classes, whose mean over the classes is taken, but got "
@@ -198,6 +198,7 @@ class _Settings:
     level: float
     seed: int
     value: Criterion | None
+    fixed: str | None
 
     def __post_init__(self) -> None:
         in_range("standard_errors", self.standard_errors, 0)
@@ -237,6 +238,7 @@ class _Settings:
             standard_errors=self.standard_errors,
             small_sample=self.small_sample,
             level=self.level,
+            fixed=self.fixed,
         )
 
 
@@ -248,6 +250,7 @@ def choice_from(
     standard_errors: float = 1.0,
     small_sample: bool = True,
     level: float = 0.95,
+    fixed: str | None = None,
 ) -> Selection:
     """The choice and the estimates from criteria that have been drawn.
 
@@ -258,12 +261,23 @@ def choice_from(
         standard_errors: How far behind the best a simpler candidate may be.
         small_sample: Whether to take off the criterion's own bias on few rows.
         level: Of the intervals.
+        fixed: A candidate that is taken without a choice.
     """
-    winner, frequency, correction = _corrected(criteria, standard_errors)
+    if fixed is None:
+        winner, frequency, correction = _corrected(criteria, standard_errors)
+    else:
+        winner, correction = _place(names, fixed), 0.0
+        frequency = np.asarray(np.arange(len(names)) == winner, np.float64)
     estimator = Estimator(
         criteria[0], winner, frequency, correction, small_sample, Kind.of(measure), measure.minimize, level
     )
-    return _selection(names, estimator)
+    return _selection(names, estimator, fixed=fixed is not None)
+
+
+def _place(names: Sequence[str], name: str) -> int:
+    if name not in names:
+        raise InputError(f"Expected `name` to be one of the candidates {', '.join(names)}, but got {name!r}.")
+    return list(names).index(name)
 
 
 def choose(criteria: Sequence[Draws], values: Sequence[Floats], standard_errors: float) -> NDArray[np.int64]:
@@ -303,7 +317,7 @@ def _corrected(criteria: Sequence[Draws], standard_errors: float) -> tuple[int, 
     return winner, np.bincount(own, minlength=len(main.all_rows)) / len(own), float(gained.mean())
 
 
-def _selection(names: Sequence[str], estimator: Estimator) -> Selection:
+def _selection(names: Sequence[str], estimator: Estimator, *, fixed: bool) -> Selection:
     """What is told of the choice, in the measure's own direction."""
     draws, winner = estimator.draws, estimator.winner
     best = int(np.argmax(draws.all_rows))
@@ -317,6 +331,7 @@ def _selection(names: Sequence[str], estimator: Estimator) -> Selection:
         errors={name: float(each) for name, each in zip(names, draws.spread[best], strict=True)},
         estimate=estimate,
         optimism=values[names[winner]] - estimate.estimate,
+        fixed=fixed,
         estimator=estimator,
     )
 
