@@ -199,6 +199,7 @@ def train_table(
                 work.folder.check_free(overwrite=work.overwrite)
         work.progress(Event("stage", "reading the table", 0, 0))
         problem = load_table_problem(source, settings)
+        problem.folds(settings)  # refused before anything is said or written
         candidates = wanted_candidates(problem, settings)
         if work.folder is not None:
             stack.enter_context(work.folder.locked(create=True))
