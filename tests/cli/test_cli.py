@@ -15,13 +15,18 @@ import pytest
 
 import setwise
 from setwise import cli
+from setwise.app.cross_fit import Event
+from setwise.app.model_file import TableModel
 from setwise.app.run_folder import RunFolder
+from setwise.app.settings import TrainSettings
+from setwise.app.settings import read_settings as read_table_settings
 from setwise.cli.app import run
 from setwise.experiments import comparison
 from setwise.experiments.settings import read_settings
-from support.resealing import change_json
+from support.resealing import change_json, seal_text
 
-QUICK = ("--epochs", "2", "--seeds", "2", "--batch-size", "32", "--threads", "1")
+QUICK = ("--models", "logistic")
+EPOCHS = ("--epochs", "2", "--seeds", "2", "--batch-size", "32", "--threads", "1", "--minority", "0")  # of images
 
 
 def table_text(rows: int = 160) -> str:
@@ -45,9 +50,40 @@ def trained(csv: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("images")
+    generator = np.random.default_rng(0)
+    for split in ("train", "test"):
+        labels = np.arange(120) % 2
+        pictures = generator.integers(0, 200, (120, 6, 6)) + 20 * labels[:, None, None]
+        np.save(folder / f"{split}_images.npy", pictures.astype(np.uint8))
+        np.save(folder / f"{split}_labels.npy", labels)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def compared(images: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A comparison on images."""
+    out = tmp_path_factory.mktemp("runs") / "images"
+    assert run(["train", str(images), "--out", str(out), *EPOCHS]) == 0
+    return out
+
+
 @pytest.fixture
 def no_page(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(comparison, "write_report", lambda *_: None)
+
+
+def results_of(out: Path) -> dict[str, Any]:
+    """Results without times, which differ between any two runs, and so the checksum."""
+    results: dict[str, Any] = json.loads((out / "results.json").read_text())
+    del results["sha256"]
+    for row in results.get("report", {}).get("candidates", ()):
+        row.pop("seconds")
+    for training in results.get("runs", ()):
+        training.pop("seconds")
+    return results
 
 
 def one_line(capsys: pytest.CaptureFixture[str]) -> str:
@@ -72,14 +108,84 @@ def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--resume" in capsys.readouterr().out
 
 
-def test_train_prints_one_table_and_writes_the_run(
+def test_train_prints_the_answer_and_writes_the_run(
     csv: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert run(["train", "--data", str(csv), "--target", "fraud", "--positive", "1", *QUICK]) == 0
+    models = ("--models", "logistic, linear_measure")
+    assert run(["train", "--data", str(csv), "--target", "fraud", "--positive", "1", *models]) == 0
     out = tmp_path / "runs" / "auc-bank"
     results = json.loads((out / "results.json").read_text())
     printed = capsys.readouterr().out
+    report = results["report"]
+    assert printed.startswith("bank.csv: fraud is '1' or not\n\nShipped: ")
+    for sentence in report["headline"]:
+        assert sentence in printed
+    lines = [re.split(r"\s{2,}", line.strip()) for line in printed.splitlines()]
+    heads = next(line for line in lines if line[0] == "Candidate")
+    assert heads[1:4] == ["AUROC [95 %]", "shipped minus it", "CPU s"]
+    assert [row["name"] for row in report["candidates"]] == ["logistic", "linear_measure", "stack"]
+    for row in report["candidates"]:
+        shown = next(line for line in lines if line[0] == row["title"])
+        value, low, high = row["value"]
+        assert shown[1] == f"{value:.3f} [{low:.3f}, {high:.3f}]"
+        assert ("shipped" in shown[-1]) == (row["difference"] is None)
+        if row["difference"] is not None:
+            assert shown[2].startswith(f"{row['difference'][0]:+.3f} [")
+    assert [line[0] for line in lines if line[0] in ("a", "b")] == [name for name, *_ in report["columns"]]
+    assert f"Report: {Path('runs/auc-bank/report.html')}" in printed
+    assert f"Model:  {Path('runs/auc-bank/model.safetensors')}" in printed
+    assert (out / "report.html").read_text().startswith("<!doctype html>")
+    assert results["settings"]["data"] == str(csv)
+    assert results["settings"]["models"] == ["logistic", "linear_measure"]
+    assert {path.name for path in (out / "fits").iterdir()} == {
+        f"{name}-{fold}.safetensors" for name in ("logistic", "linear_measure") for fold in range(5)
+    }
+
+
+def test_options_of_a_table_reach_the_settings(tmp_path: Path) -> None:
+    path, out = tmp_path / "bank.csv.gz", tmp_path / "out"
+    rows = table_text(400).splitlines()
+    more = [f"{k % 7},{'FM'[k % 2]},2024-01-{1 + k % 28:02d},{1 + k % 3}" for k in range(400)]
+    text = [f"site,sex,day,w,{rows[0]}", *(f"{first},{row}" for first, row in zip(more, rows[1:], strict=True))]
+    path.write_bytes(gzip.compress("\n".join(text).encode()))
+    options = ["--folds", "3", "--seed", "7", "--workers", "1", "--time-limit", "600", "--confidence", "0.8"]
+    options += ["--group", "sex", "--weight", "w", "--max-weight", "3", "--group-folds", "site", "--use", "site"]
+    options += ["--drop", "day", "--drop", "b", "--subject-to", "recall>=0.3", "--positive", "0", *QUICK]
+    assert run(["train", str(path), "--measure", "AP", "--target", "fraud", "--out", str(out), *options]) == 0
+    settings, _ = read_table_settings(RunFolder(out))
+    assert settings == TrainSettings(
+        measure="AP", data=str(path), target="fraud", positive="0", group=("sex",), weight="w", drop=("day", "b"),
+        use=("site",), subject_to=("recall>=0.3",), confidence=0.8, max_weight=3.0, group_folds="site",
+        models=("logistic",), folds=3, seed=7,
+    )  # fmt: skip
+    model = TableModel.load(out)
+    assert {code.name for code in model.encoding.features} == {"a", "sex", "site"}
+    assert model.encoding.positive == "0"
+    assert len(model.ensemble.members["logistic"]) == 3
+    assert run(["train", str(path), "--target", "fraud", "--time-column", "day", "--drop", "w", *QUICK,
+                "--out", str(tmp_path / "time")]) == 0  # fmt: skip
+    assert read_table_settings(RunFolder(tmp_path / "time"))[0].time_column == "day"
+
+
+@pytest.mark.usefixtures("no_page")
+def test_options_of_images_reach_the_settings(images: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out"
+    options = ["--epochs", "1", "--seeds", "1", "--batch-size", "50", "--patience", "4", "--threads", "1"]
+    options += ["--minority", "0.3", "--positive", "1", "--set", "width=4", "--set", "average=null"]
+    assert run(["train", str(images), "--measure", "AUC", "--out", str(out), *options]) == 0
+    assert "class 1 or not" in capsys.readouterr().out
+    settings, _ = read_settings(RunFolder(out))
+    assert (settings.epochs, settings.seeds, settings.batch_size, settings.patience) == (1, 1, 50, 4)
+    assert (settings.minority, settings.width, settings.average) == (0.3, 4, None)
+    draws = json.loads((out / "results.json").read_text())["draws"]
+    assert draws[0]["test"]["positives"] / draws[0]["test"]["size"] == pytest.approx(0.3, abs=0.02)
+
+
+def test_images_print_one_table(compared: Path, images: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["train", str(images), "--out", str(compared), "--resume"]) == 0
+    printed = capsys.readouterr().out
+    results = json.loads((compared / "results.json").read_text())
     lines = [re.split(r"\s{2,}", line.strip()) for line in printed.splitlines()]
     first = next(line for line in lines if line[0] == "AUROC")
     row = results["table"][0]
@@ -88,42 +194,40 @@ def test_train_prints_one_table_and_writes_the_run(
     assert [line[0] for line in lines if line[0] in ("Average precision", "F1", "Precision at recall 0.9")]
     assert "Cross-entropy" in printed
     assert "AUROC loss" in printed
-    assert f"Report: {Path('runs/auc-bank/report.html')}" in printed
     assert results["verdict"] in " ".join(printed.split())
-    assert (out / "report.html").read_text().startswith("<!doctype html>")
-    assert results["settings"]["minority"] is None, "a table keeps its own share by default"
-    assert results["settings"]["data"] == str(csv)
+    assert f"Report: {compared / 'report.html'}" in printed
+    assert results["settings"]["minority"] is None
 
 
-@pytest.mark.usefixtures("no_page")
-def test_options_reach_the_settings(tmp_path: Path) -> None:
-    path = tmp_path / "bank.csv.gz"
-    path.write_bytes(gzip.compress(table_text(400).encode()))
-    out = tmp_path / "out"
-    options = ["--epochs", "1", "--seeds", "1", "--batch-size", "50", "--patience", "4", "--threads", "1"]
-    assert run(["train", str(path), "--measure", "AUC", "--minority", "0.1", "--out", str(out), *options]) == 0
-    settings, _ = read_settings(RunFolder(out))
-    assert (settings.epochs, settings.seeds, settings.batch_size, settings.patience) == (1, 1, 50, 4)
-    assert settings.minority == 0.1
-    draws = json.loads((out / "results.json").read_text())["draws"]
-    assert draws[0]["test"]["positives"] / draws[0]["test"]["size"] == pytest.approx(0.1, abs=0.02)
-
-
-@pytest.mark.usefixtures("no_page")
-def test_built_in_images_and_folders_of_images(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for split in ("train", "test"):
-        labels = np.arange(80) % 2
-        images = np.random.default_rng(0).integers(0, 200, (80, 6, 6)) + 20 * labels[:, None, None]
-        np.save(tmp_path / f"{split}_images.npy", images.astype(np.uint8))
-        np.save(tmp_path / f"{split}_labels.npy", labels)
-    options = ["--epochs", "1", "--seeds", "1", "--threads", "1", "--minority", "0"]
-    assert run(["train", str(tmp_path), "--out", str(tmp_path / "out"), *options]) == 0
-    assert "class 1 or not" in capsys.readouterr().out
-
-
-@pytest.mark.usefixtures("no_page")
 def test_stopped_by_ctrl_c_and_resumed_without_repeating_options(
     csv: Path, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "my run"
+    seen = []
+
+    def interrupt(_: object, event: Event) -> None:
+        if event.kind == "done":
+            seen.append(event)
+        if len(seen) == 3:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("setwise.app.progress.FitBars.show", interrupt)
+        assert run(["train", str(csv), "--target", "fraud", "--out", str(out), "--workers", "1", *QUICK]) == 130
+    message = capsys.readouterr().err
+    assert f"Continue with: setwise train --out '{out}' --resume" in message
+    assert "Traceback" not in message
+    assert len(list((out / "fits").iterdir())) == 3
+    kept = {path.name: path.stat().st_mtime_ns for path in (out / "fits").iterdir()}
+    assert run(["train", "--out", str(out), "--resume"]) == 0
+    assert all((out / "fits" / name).stat().st_mtime_ns == when for name, when in kept.items()), "not fitted again"
+    assert results_of(out) == results_of(trained)
+    assert (out / "model.safetensors").read_bytes() == (trained / "model.safetensors").read_bytes()
+
+
+@pytest.mark.usefixtures("no_page")
+def test_images_are_stopped_by_ctrl_c_and_resumed(
+    images: Path, compared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "my run"
     seen = []
@@ -135,32 +239,29 @@ def test_stopped_by_ctrl_c_and_resumed_without_repeating_options(
 
     with monkeypatch.context() as patch:
         patch.setattr("setwise.cli.display.Bars.epoch", interrupt)
-        assert run(["train", str(csv), "--target", "fraud", "--out", str(out), *QUICK]) == 130
-    message = capsys.readouterr().err
-    assert f"Continue with: setwise train --out '{out}' --resume" in message
-    assert "Traceback" not in message
+        assert run(["train", str(images), "--out", str(out), *EPOCHS]) == 130
+    assert f"Continue with: setwise train --out '{out}' --resume" in capsys.readouterr().err
     assert run(["train", "--out", str(out), "--resume"]) == 0
-    first, second = (json.loads((folder / "results.json").read_text()) for folder in (out, trained))
-    assert first["table"] == second["table"]
+    assert results_of(out)["table"] == results_of(compared)["table"]
 
 
-def test_evaluate_agrees(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["evaluate", str(trained)]) == 0
+def test_evaluate_of_images_agrees(compared: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["evaluate", str(compared)]) == 0
     output = capsys.readouterr()
     assert "Agrees with results.json" in output.out
     assert "Average precision" in output.out
 
 
-def test_evaluate_with_other_thresholds(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_evaluate_of_images_with_other_thresholds(compared: Path, capsys: pytest.CaptureFixture[str]) -> None:
     conditions = ["--maximize", "precision", "--subject-to", "recall>=0.9", "--subject-to", "precision>=0.999"]
-    assert run(["evaluate", str(trained), *conditions]) == 0
+    assert run(["evaluate", str(compared), *conditions]) == 0
     output = capsys.readouterr().out
     assert "Recall" in output
     assert "No threshold meets the condition on the validation set of seed 0" in output
     assert re.search(r"seed 1, auc: Not certified: \d+ positives cannot certify recall >= 0.9 at 95 %; \d+ can", output)
-    assert run(["evaluate", str(trained), *conditions, "--confidence", "0"]) == 0
+    assert run(["evaluate", str(compared), *conditions, "--confidence", "0"]) == 0
     assert "ertified" not in capsys.readouterr().out
-    assert run(["evaluate", str(trained), "--subject-to", "recall>=0.3", "--confidence", "0.8"]) == 0
+    assert run(["evaluate", str(compared), "--subject-to", "recall>=0.3", "--confidence", "0.8"]) == 0
     output = capsys.readouterr().out
     assert re.search(
         r"seed 0, auc: recall >= 0.3 holds with 80 % confidence \(lower bound 0\.\d+; \d+ validation", output
@@ -168,28 +269,11 @@ def test_evaluate_with_other_thresholds(trained: Path, capsys: pytest.CaptureFix
     assert "seed 0, auc: These rows have chosen the epoch too" in output, "no rows were kept for it"
 
 
-@pytest.mark.usefixtures("no_page")
-def test_train_says_what_is_certified_and_what_is_not(
-    csv: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_evaluate_of_images_says_where_it_differs(
+    compared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = ["train", str(csv), "--target", "fraud", "--epochs", "1", "--seeds", "1", "--set", "validation=0.5"]
-    easy = [*options, "--measure", "precision@recall>=0.5", "--out", str(tmp_path / "easy")]
-    assert run([*easy, "--confidence", "0.8"]) == 0
-    assert re.search(
-        r"recall >= 0.5 holds with 80 % confidence \(lower bound 0\.\d+; \d+ calibration positives\)\.\nReport: ",
-        capsys.readouterr().out,
-    )
-    assert run([*options, "--subject-to", "recall>=0.98", "--out", str(tmp_path / "hard")]) == 0
-    output = capsys.readouterr().out
-    assert re.search(r"Not certified: \d+ positives cannot certify recall >= 0.98 at 95 %; 149 can\.\nReport: ", output)
-    assert "recall>=0.98: Cross-entropy" in output
-    assert run([*easy, "--overwrite", "--confidence", "0"]) == 0
-    assert "ertified" not in capsys.readouterr().out
-
-
-def test_evaluate_says_where_it_differs(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out"
-    shutil.copytree(trained, out)
+    shutil.copytree(compared, out)
 
     def lower(results: dict[str, Any]) -> None:
         results["runs"][0]["metrics"]["auroc"] -= 0.125
@@ -197,6 +281,28 @@ def test_evaluate_says_where_it_differs(trained: Path, tmp_path: Path, capsys: p
     change_json(out / "results.json", lower)
     assert run(["evaluate", str(out)]) == 1
     assert "seed 0, cross_entropy: auroc is" in capsys.readouterr().out
+
+
+def test_train_says_what_is_certified_and_what_is_not(
+    csv: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["train", str(csv), "--target", "fraud", *QUICK]
+    easy = [*options, "--measure", "precision@recall>=0.5", "--out", str(tmp_path / "easy")]
+    assert run([*easy, "--confidence", "0.8"]) == 0
+    assert re.search(
+        r"recall >= 0.5 holds with 80 % confidence \(lower bound 0\.\d+; \d+ out-of-fold positives\)\.\n",
+        capsys.readouterr().out,
+    )
+    assert run([*options, "--subject-to", "recall>=0.98", "--out", str(tmp_path / "hard")]) == 0
+    output = capsys.readouterr()
+    reason = r"\d+ positives cannot certify recall >= 0.98 at 95 %; 149 can\."
+    assert re.search(rf"\nNot certified: {reason}\n", output.out)
+    assert re.search(rf"setwise: Too few rows to certify recall>=0.98: {reason}\n", output.err), "before training"
+    assert run([*easy, "--overwrite", "--confidence", "0"]) == 0
+    output = capsys.readouterr()
+    assert "recall>=0.5: met on the rows of the table (0." in output.out
+    assert "holds with" not in output.out
+    assert "Too few rows" not in output.err
 
 
 # ---------------------------------------------------------------- what is refused
@@ -235,6 +341,10 @@ def folder_in_the_way(folder: Path) -> list[str]:
     return ["train", "--out", str(folder / "out"), "--overwrite"]
 
 
+def sealed(text: str) -> str:
+    return seal_text(text + "\n").decode()
+
+
 def with_settings(text: str, *arguments: str) -> Callable[[Path], list[str]]:
     def make(folder: Path) -> list[str]:
         (folder / "settings.json").write_text(text)
@@ -256,10 +366,24 @@ REFUSED: dict[str, tuple[Callable[[Path], list[str]], str]] = {
     "missing column": (train_on(table_text(), "--target", "fruad"), r"`target`.*fruad"),
     "labels all missing": (train_on("a,y\n1,\n2,\n3,\n"), r"'y'.*it has none in any row"),
     "single class": (train_on("a,y\n1,0\n2,0\n3,0\n"), r"'y'.*two values"),
-    "too few rows": (train_on("a,y\n1,0\n2,1\n3,0\n4,1\n5,1\n"), "positives"),
+    "too few rows": (train_on("a,y\n1,0\n2,0\n3,0\n4,1\n5,0\n"), r"at least 2 positives and 2 negatives.*1 and 4"),
+    "too few in a group of rows": (
+        train_on("a,y,p\n1,0,1\n2,1,2\n3,0,3\n4,1,2\n5,0,4\n", "--target", "y", "--group-folds", "p"),
+        "at least 2 groups of each class",
+    ),
+    "too few at the end": (
+        train_on("a,y,t\n" + "".join(f"{k * k % 17},{int(k > 36)},{k}\n" for k in range(40)), "--target", "y",
+                 "--time-column", "t"), "`time` to order the rows so that both classes occur"
+    ),
     "unknown positive": (train_on(table_text(), "--positive", "2"), "`positive`"),
-    "share too large": (train_on(table_text(), "--minority", "0.4"), "`minority`"),
-    "target without table": (plain("train", "--target", "y", "--out", "FOLDER/out"), "`target`"),
+    "folds 1": (train_on(table_text(), "--folds", "1"), r"`folds`.*at least 2.*1"),
+    "folds too many": (train_on(table_text(), "--folds", "51"), r"`folds`.*at most 50.*51"),
+    "workers 0": (train_on(table_text(), "--workers", "0"), r"`workers`.*0"),
+    "no time": (train_on(table_text(), "--time-limit", "0"), r"`time_limit`.*0"),
+    "time negative": (train_on(table_text(), "--time-limit", "-5"), r"`time_limit`.*-5"),
+    "time NaN": (train_on(table_text(), "--time-limit", "nan"), r"`time_limit`.*nan"),
+    "seed negative": (train_on(table_text(), "--seed", "-1"), r"`seed`.*-1"),
+    "target without table": (plain("train", "--target", "y", "--out", "FOLDER/out"), "--target only with a table"),
     "epochs 0": (plain("train", "--epochs", "0", "--out", "FOLDER/out"), r"`epochs`.*at least 1.*0"),
     "epochs no number": (plain("train", "--epochs", "many"), "--epochs"),
     "seeds negative": (plain("train", "--seeds", "-1", "--out", "FOLDER/out"), r"`seeds`.*-1"),
@@ -283,7 +407,16 @@ REFUSED: dict[str, tuple[Callable[[Path], list[str]], str]] = {
     "evaluate no run": (plain("evaluate", "FOLDER"), r"no settings\.json"),
     "evaluate corrupt": (with_settings("{]", "evaluate", "FOLDER"), r"settings\.json .*damaged.*--overwrite"),
     "evaluate bytes": (with_settings("null", "evaluate", "FOLDER"), "settings.json .*damaged"),
-    "tolerance": (plain("evaluate", "FOLDER", "--tolerance", "-1"), "`tolerance`"),
+    "evaluate no job": (
+        with_settings(sealed('{"format": 5, "job": "sounds", "data": "", "settings": {}}'), "evaluate", "FOLDER"),
+        "its job is 'sounds'",
+    ),
+    "evaluate settings of others": (
+        with_settings(
+            sealed('{"format": 5, "job": "table", "data": "", "settings": {"foldz": 3}}'), "evaluate", "FOLDER"
+        ),
+        "`foldz` .*did you mean 'folds'",
+    ),
 }  # fmt: skip
 
 
@@ -312,10 +445,11 @@ def break_results(out: Path) -> None:
         (None, ["--data", "none.csv"], r"none\.csv"),
         (None, ["--maximize", "fone"], "`maximize`"),
         (None, ["--subject-to", "recall=high"], "`subject_to`"),
+        (None, ["--tolerance", "-1"], "`tolerance`"),
     ],
 )
-def test_evaluate_refuses(
-    trained: Path,
+def test_evaluate_of_images_refuses(
+    compared: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     damage: Callable[[Path], None] | None,
@@ -323,7 +457,7 @@ def test_evaluate_refuses(
     message: str,
 ) -> None:
     out = tmp_path / "out"
-    shutil.copytree(trained, out)
+    shutil.copytree(compared, out)
     if damage is not None:
         damage(out)
     assert run(["evaluate", str(out), *arguments]) == 2
@@ -336,8 +470,16 @@ def test_an_existing_run_and_a_changed_setting_are_refused(
     again = ["train", str(csv), "--target", "fraud", "--out", str(trained), *QUICK]
     assert run(again) == 2
     assert re.search(r"--resume.*--overwrite", one_line(capsys))
+    assert run(["train", "--out", str(trained), "--resume", "--folds", "7"]) == 2
+    assert re.search(r"`folds` to be 5.*7", one_line(capsys))
     assert run(["train", "--out", str(trained), "--resume", "--epochs", "7"]) == 2
-    assert re.search(r"`epochs`.*2.*7", one_line(capsys))
+    assert "--epochs only with images, but the data is a table" in one_line(capsys)
+    assert run(["train", "fashion", "--out", str(trained), "--resume"]) == 2
+    assert one_line(capsys)
+    moved = trained.parent / "moved.csv"
+    moved.write_text(csv.read_text().replace("\n", "\n0", 1))
+    assert run(["train", str(moved), "--out", str(trained), "--resume"]) == 2
+    assert re.search(r"`data` to be .*bank\.csv.*moved\.csv", one_line(capsys))
 
 
 def test_a_file_that_may_not_be_read(
@@ -392,22 +534,24 @@ def test_without_the_extra_it_says_what_to_install(
 
 
 @pytest.mark.slow
-def test_killed_outright_and_resumed(csv: Path, trained: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["table", "images"])
+def test_killed_outright_and_resumed(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     import time
 
-    out = tmp_path / "out"
-    program = [sys.executable, "-c", "from setwise.cli import main; main()"]
+    of_table = kind == "table"
+    data, whole = (
+        request.getfixturevalue(name) for name in (("csv", "trained") if of_table else ("images", "compared"))
+    )
+    options = ["--target", "fraud", *QUICK] if of_table else list(EPOCHS)
+    out, sign = tmp_path / "out", "fits/*.safetensors" if of_table else "models/*.safetensors"
     process = subprocess.Popen(
-        [*program, "train", str(csv), "--target", "fraud", "--out", str(out), *QUICK],
+        [sys.executable, "-c", "from setwise.cli import main; main()", "train", str(data), "--out", str(out), *options],
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
-    while process.poll() is None and not (out / "runs.jsonl").exists():
-        time.sleep(0.01)
-    while process.poll() is None and not (out / "runs.jsonl").read_text():
+    while process.poll() is None and not any(out.glob(sign)):
         time.sleep(0.001)
     process.kill()
     process.wait()
     assert not (out / "results.json").exists()
     assert run(["train", "--out", str(out), "--resume"]) == 0
-    first, second = (json.loads((folder / "results.json").read_text()) for folder in (out, trained))
-    assert first["table"] == second["table"]
+    assert results_of(out) == results_of(whole)
