@@ -8,34 +8,43 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import setwise
 from setwise.cli.app import run
 from setwise.training import Checkpoint
+from support.runs import QUICK, clock_at_rest, small_images, write_table
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(setwise.__file__).parents[1])}
 LIMITED = """
-import resource, sys
+import resource, sys, time
 from setwise.cli import main
+time.thread_time = lambda: 0.0
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv.pop(1)), resource.RLIM_INFINITY))
 main()
 """
-OPTIONS = ("--seeds", "1", "--epochs", "2", "--set", "width=4")
-# Bytes that a file may have: each fails at another place.
-SIZES = [1500, 12_000, *(pytest.param(size, marks=pytest.mark.slow) for size in (10, 200, 2500, 6000, 30_000))]
+pytest.importorskip("lightgbm")
+IMAGES = ("--seeds", "1", "--epochs", "2", "--minority", "0", "--set", "width=4")
+# Bytes that a file may have: each fails at another place, the second at a fit of trees.
+SIZES = [1800, 12_000, *(pytest.param(size, marks=pytest.mark.slow) for size in (10, 200, 1000, 30_000, 60_000))]
+WRITES = 10  # of a training: the settings, six fits, the model, the results and the page
+
+
+@pytest.fixture(scope="module", autouse=True)
+def steady() -> Iterator[None]:
+    """So that what is gone on with is the same to the last byte as what was never stopped."""
+    with clock_at_rest():
+        yield
 
 
 @pytest.fixture(scope="module")
 def csv(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("data") / "bank.csv"
-    x, noise = np.random.default_rng(0).normal(size=(2, 120))
-    path.write_text("a,y\n" + "".join(f"{a:.3f},{int(a + b > 0.5)}\n" for a, b in zip(x, noise, strict=True)))
+    write_table(path, 120)
     return path
 
 
@@ -54,22 +63,35 @@ def no_leftovers(folder: Path) -> None:
     assert not [path for path in folder.rglob("*") if path.name.endswith((".partial", ".part"))]
 
 
-def start_again(csv: Path, out: Path) -> None:
+@pytest.fixture(scope="module")
+def whole(csv: Path) -> Path:
+    """A run that met no full disk."""
+    assert run(["train", str(csv), "--out", str(csv.with_name("whole")), *QUICK]) == 0
+    return csv.with_name("whole")
+
+
+def start_again(csv: Path, out: Path, whole: Path) -> None:
+    """The same command, or --resume where it has begun: it ends as it would have, and nothing done is lost."""
     stored = (out / "settings.json").exists()
-    again = ["train", "--out", str(out), "--resume"] if stored else ["train", str(csv), "--out", str(out), *OPTIONS]
+    fits = {path.name: path.stat().st_mtime_ns for path in (out / "fits").glob("*")}
+    again = ["train", "--out", str(out), "--resume"] if stored else ["train", str(csv), "--out", str(out), *QUICK]
     assert run(again) == 0
+    assert all((out / "fits" / name).stat().st_mtime_ns == written for name, written in fits.items())
+    for path in whole.rglob("*.*"):
+        if path.is_file() and path.name != ".lock":
+            assert (out / path.relative_to(whole)).read_bytes() == path.read_bytes(), path.name
 
 
 @pytest.mark.parametrize("size", SIZES)
 def test_training_says_which_file_and_goes_on_later(
-    csv: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], size: int
+    csv: Path, whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], size: int
 ) -> None:
     out = tmp_path / "out"
-    done = limited(size, "train", str(csv), "--out", str(out), *OPTIONS)
+    done = limited(size, "train", str(csv), "--out", str(out), *QUICK)
     assert done.returncode == 2
     assert re.fullmatch(rf"setwise: error: File too large: {re.escape(str(out))}/\S+\n", done.stderr), done.stderr
     no_leftovers(out)
-    start_again(csv, out)
+    start_again(csv, out, whole)
     assert "error" not in capsys.readouterr().err
 
 
@@ -93,9 +115,10 @@ def full_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[int]]:
     return install
 
 
-@pytest.mark.parametrize("number", range(1, 14))
+@pytest.mark.parametrize("number", range(1, WRITES + 1))
 def test_every_write_of_a_training(
     csv: Path,
+    whole: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     full_at: Callable[[int], list[int]],
@@ -104,12 +127,40 @@ def test_every_write_of_a_training(
 ) -> None:
     out = tmp_path / "out"
     full_at(number)
-    assert run(["train", str(csv), "--out", str(out), *OPTIONS]) == 2
+    assert run(["train", str(csv), "--out", str(out), *QUICK]) == 2
     said = capsys.readouterr().err
     assert re.fullmatch(rf"setwise: error: No space left on device: {re.escape(str(out))}/\S+\n", said), said
     no_leftovers(out)
     monkeypatch.undo()
-    start_again(csv, out)
+    with clock_at_rest():
+        start_again(csv, out, whole)
+    assert "error" not in capsys.readouterr().err
+
+
+def test_a_training_writes_no_more_than_that(csv: Path, tmp_path: Path, full_at: Callable[[int], list[int]]) -> None:
+    calls = full_at(WRITES + 1)
+    assert run(["train", str(csv), "--out", str(tmp_path / "out"), *QUICK]) == 0
+    assert len(calls) == WRITES
+
+
+@pytest.mark.parametrize("number", [1, 2, 4, 7])
+def test_writes_of_a_training_on_images(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    full_at: Callable[[int], list[int]],
+    monkeypatch: pytest.MonkeyPatch,
+    number: int,
+) -> None:
+    out = tmp_path / "out"
+    (tmp_path / "pictures").mkdir()
+    command = ["train", str(small_images(tmp_path / "pictures")), "--out", str(out), *IMAGES]
+    full_at(number)
+    assert run(command) == 2
+    said = capsys.readouterr().err
+    assert re.fullmatch(rf"setwise: error: No space left on device: {re.escape(str(out))}/\S+\n", said), said
+    no_leftovers(out)
+    monkeypatch.undo()
+    assert run(["train", "--out", str(out), "--resume"] if (out / "settings.json").exists() else command) == 0
     assert "error" not in capsys.readouterr().err
 
 
@@ -119,7 +170,7 @@ def test_predictions_evaluations_and_pages(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert run(["train", str(csv), "--out", str(tmp_path / "run"), *OPTIONS]) == 0
+    assert run(["train", str(csv), "--out", str(tmp_path / "run"), *QUICK]) == 0
     table = str(tmp_path / "scores.csv")
     shutil.copy(csv, table)
     evaluate = ["evaluate", table, "--score", "a", "--target", "y"]
@@ -147,7 +198,7 @@ def full(_: Any) -> None:
 def test_the_standard_output(csv: Path, tmp_path: Path) -> None:
     if not Path("/dev/full").exists():
         pytest.skip("there is no /dev/full here")
-    assert run(["train", str(csv), "--out", str(tmp_path / "run"), *OPTIONS]) == 0
+    assert run(["train", str(csv), "--out", str(tmp_path / "run"), *QUICK]) == 0
     with Path("/dev/full").open("w") as output:
         done = subprocess.run(
             [sys.executable, "-c", "from setwise.cli import main; main()", "predict", str(tmp_path / "run"), str(csv)],

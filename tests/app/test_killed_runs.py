@@ -15,25 +15,37 @@ import numpy as np
 import pytest
 import torch
 
-from setwise.cli import display, training
+from setwise.app import training
+from setwise.app.training import train as first_train
+from setwise.cli import display
 from setwise.cli.app import run
 from setwise.experiments import comparison
+from support.runs import small_images
 
 __all__ = ["comparison", "display", "training"]  # imported before the forks, which then begin with the work
 
+pytest.importorskip("lightgbm")
+
 FORK = multiprocessing.get_context("fork")
-OPTIONS = ("--seeds", "2", "--epochs", "8", "--set", "members=2")
+QUICK = ("--models", "logistic,lightgbm", "--workers", "1")
+LONG = ("--models", "logistic,linear_measure,lightgbm,extra_trees,network", "--folds", "4", "--workers", "2")
+IMAGES = ("--seeds", "1", "--epochs", "6", "--minority", "0", "--set", "width=4")
 
 
-@pytest.fixture(scope="module")
-def csv(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("data") / "bank.csv"
+def write_table(path: Path, rows: int) -> Path:
     generator = np.random.default_rng(0)
-    x = generator.normal(size=(1000, 3))
-    labels = x[:, 0] + generator.normal(size=1000) > 1
-    rows = (f"{a:.4f},{b:.4f},{c:.4f},{int(y)}" for (a, b, c), y in zip(x, labels, strict=True))
-    path.write_text("a,b,c,y\n" + "\n".join(rows) + "\n")
+    x = generator.normal(size=(rows, 3))
+    labels = x[:, 0] + generator.normal(size=rows) > 1
+    lines = (f"{a:.4f},{b:.4f},{c:.4f},{int(y)}" for (a, b, c), y in zip(x, labels, strict=True))
+    path.write_text("a,b,c,y\n" + "\n".join(lines) + "\n")
     return path
+
+
+@pytest.fixture(scope="module", autouse=True)
+def loaded() -> None:
+    """All that is loaded when it is first used is there before the forks, so that a kill lands in the work."""
+    x = np.random.default_rng(0).normal(size=60)
+    first_train({"x": x, "y": (x > 0.5).astype(int)}, models=["logistic"], folds=2, progress=False)
 
 
 def train(arguments: list[str], said: Path) -> None:
@@ -45,20 +57,27 @@ def train(arguments: list[str], said: Path) -> None:
         os._exit(run(["train", *arguments]))
 
 
+def without_times(value: Any) -> Any:
+    """Plain values without checksums and without how long fits took."""
+    if isinstance(value, dict):
+        return {name: without_times(item) for name, item in value.items() if name not in ("seconds", "sha256")}
+    return [without_times(item) for item in value] if isinstance(value, list) else value
+
+
 def found(out: Path) -> tuple[Any, dict[str, bytes]]:
-    """What the trainings have found, without times, and all their files."""
-    runs = json.loads((out / "results.json").read_text())["runs"]
-    records = [{name: value for name, value in each.items() if name != "seconds"} for each in runs]
-    files = [*(out / "models").iterdir(), *(out / "scores").iterdir(), out / "model.safetensors"]
-    return records, {str(path.relative_to(out)): path.read_bytes() for path in files}
+    """What the trainings have found, without times, and all files of models and scores."""
+    results = without_times(json.loads((out / "results.json").read_text()))
+    files = [path for name in ("models", "scores") if (out / name).exists() for path in (out / name).iterdir()]
+    files += [path for path in (out / "model.safetensors",) if path.exists()]
+    return results, {str(path.relative_to(out)): path.read_bytes() for path in files}
 
 
-def kill_until_done(csv: Path, out: Path, said: Path, delays: list[float]) -> int:
+def kill_until_done(command: list[str], out: Path, said: Path, delays: list[float]) -> int:
     """Start the command, kill it after each delay, then let it end; the number of kills in the middle of the work."""
     kills = 0
     for delay in [*delays, 600.0]:
         stored = (out / "settings.json").exists()
-        arguments = ["--out", str(out), *(("--resume",) if stored else (str(csv), *OPTIONS))]
+        arguments = ["--out", str(out), *(["--resume"] if stored else command)]
         process = FORK.Process(target=train, args=(arguments, said))
         process.start()
         process.join(delay)
@@ -69,31 +88,46 @@ def kill_until_done(csv: Path, out: Path, said: Path, delays: list[float]) -> in
     return kills
 
 
-def check(csv: Path, folder: Path, moments: list[list[float]]) -> int:
+def check(command: list[str], folder: Path, moments: list[list[float]]) -> int:
+    """Kill the command at these shares of the time that it takes; the number of kills in the middle of the work."""
     started = time.monotonic()
-    assert kill_until_done(csv, folder / "whole", folder / "said", []) == 0
+    assert kill_until_done(command, folder / "whole", folder / "said", []) == 0
     whole, wanted = time.monotonic() - started, found(folder / "whole")
     kills = 0
     for k, shares in enumerate(moments):
         for attempt in range(10):  # a machine that has become faster since is through before the kill
             out = folder / f"{k}-{attempt}"
-            hits = kill_until_done(csv, out, folder / f"said{k}", [share * whole * 0.7**attempt for share in shares])
+            delays = [share * whole * 0.7**attempt for share in shares]
+            hits = kill_until_done(command, out, folder / f"said{k}", delays)
             if hits:
                 break
         kills += hits
         assert found(out) == wanted
         assert "error" not in (folder / f"said{k}").read_text()
         assert not [path for path in out.rglob("*") if path.name.endswith(".partial")]
-        assert not any((out / "checkpoints").iterdir())
+        assert not (out / "checkpoints").exists() or not any((out / "checkpoints").iterdir())
     return kills
 
 
-def test_killed_once(csv: Path, tmp_path: Path) -> None:
-    assert check(csv, tmp_path, [[0.4]]) == 1
+@pytest.mark.parametrize("share", [0.15, 0.5, 0.9])
+def test_killed_once(tmp_path: Path, share: float) -> None:
+    command = [str(write_table(tmp_path / "bank.csv", 300)), *QUICK]
+    assert check(command, tmp_path, [[share]]) == 1
+
+
+def test_killed_three_times_in_a_row(tmp_path: Path) -> None:
+    command = [str(write_table(tmp_path / "bank.csv", 300)), *QUICK]
+    assert check(command, tmp_path, [[0.3, 0.3, 0.3]]) >= 1
+
+
+def test_a_training_on_images_killed_once(tmp_path: Path) -> None:
+    (tmp_path / "pictures").mkdir()
+    assert check([str(small_images(tmp_path / "pictures")), *IMAGES], tmp_path, [[0.4]]) == 1
 
 
 @pytest.mark.slow
-def test_killed_at_twenty_moments(csv: Path, tmp_path: Path) -> None:
+def test_killed_at_twenty_moments(tmp_path: Path) -> None:
     draw = random.Random(0)  # noqa: S311 (any moments will do)
+    command = [str(write_table(tmp_path / "bank.csv", 800)), *LONG]
     moments = [[draw.uniform(0.02, 0.95)] for _ in range(20)]
-    assert check(csv, tmp_path, moments) == 20
+    assert check(command, tmp_path, moments) == 20

@@ -2,88 +2,102 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import re
-import subprocess
-import sys
 import threading
+import time
 from collections.abc import Iterator
+from multiprocessing.context import ForkProcess
+from multiprocessing.synchronize import Event
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-import setwise
 from setwise._checks import InputError
 from setwise.app import run_lock
-from setwise.app.run_folder import RunFolder
+from setwise.app.run_folder import TABLE, RunFolder
+from setwise.app.settings import TrainSettings
 from setwise.cli.app import run
-from setwise.experiments import comparison
+from support.runs import small_images, write_table
 
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(setwise.__file__).parents[1])}
-HOLD = """
-import sys, time
-from pathlib import Path
-from setwise.app import run_lock
-with run_lock.locked(Path(sys.argv[1])):
-    print("held", flush=True)
-    time.sleep(60)
-"""
-
-
-@pytest.fixture(autouse=True)
-def no_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(comparison, "write_report", lambda *_: None)
+FORK = multiprocessing.get_context("fork")
+OPTIONS = ("--models", "logistic", "--folds", "2")
 
 
 @pytest.fixture(scope="module")
 def csv(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("data") / "bank.csv"
-    x = np.random.default_rng(0).normal(size=120)
-    path.write_text("a,y\n" + "".join(f"{value:.3f},{int(value > 0.5)}\n" for value in x))
+    write_table(path, 120)
     return path
 
 
+def hold(out: Path, ready: Event) -> None:
+    """In a process of its own: lock the folder and stay."""
+    with run_lock.locked(out):
+        ready.set()
+        time.sleep(60)
+
+
 @pytest.fixture
-def held(tmp_path: Path) -> Iterator[tuple[Path, subprocess.Popen[str]]]:
+def held(tmp_path: Path) -> Iterator[tuple[Path, ForkProcess]]:
     """A folder that another process has locked."""
-    out = tmp_path / "out"
+    out, ready = tmp_path / "out", FORK.Event()
     out.mkdir()
-    other = subprocess.Popen([sys.executable, "-c", HOLD, str(out)], env=ENVIRONMENT, stdout=subprocess.PIPE, text=True)
-    assert other.stdout is not None
-    assert other.stdout.readline() == "held\n"
+    other = FORK.Process(target=hold, args=(out, ready))
+    other.start()
+    assert ready.wait(30)
     yield out, other
     other.kill()
-    other.wait()
+    other.join()
 
 
 @pytest.mark.parametrize("option", [(), ("--resume",), ("--overwrite",)])
 def test_a_second_training_is_told_who_is_at_work(
-    held: tuple[Path, subprocess.Popen[str]], csv: Path, capsys: pytest.CaptureFixture[str], option: tuple[str, ...]
+    held: tuple[Path, ForkProcess], csv: Path, capsys: pytest.CaptureFixture[str], option: tuple[str, ...]
 ) -> None:
     out, other = held
-    RunFolder(out).create({}, "") if option else None
+    if option:
+        RunFolder(out).create(TrainSettings(data=str(csv.resolve())).to_dict(), "", job=TABLE)
     before = {path: path.read_bytes() for path in out.iterdir()}
     source = [] if "--resume" in option else [str(csv)]
-    assert run(["train", *source, "--out", str(out), "--seeds", "1", "--epochs", "1", *option]) == 2
+    assert run(["train", *source, "--out", str(out), *([] if "--resume" in option else OPTIONS), *option]) == 2
     said = capsys.readouterr().err
     assert re.fullmatch(
         rf"setwise: error: .*another setwise \(process {other.pid}\) is at work in it; .*another --out\.\n", said
-    ) or (option == ("--resume",) and "settings.json" in said)
+    )
     assert {path: path.read_bytes() for path in out.iterdir()} == before
 
 
 def test_a_killed_process_leaves_the_folder_free(
-    held: tuple[Path, subprocess.Popen[str]], csv: Path, capsys: pytest.CaptureFixture[str]
+    held: tuple[Path, ForkProcess], csv: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out, other = held
     other.kill()
-    other.wait()
-    options = ["--out", str(out), "--seeds", "1", "--epochs", "1"]
+    other.join()
+    options = ["--out", str(out), *OPTIONS]
     assert run(["train", str(csv), *options]) == 0
     assert run(["train", str(csv), *options]) == 2
     assert "--resume" in capsys.readouterr().err
     assert run(["train", str(csv), *options, "--overwrite"]) == 0
+
+
+def test_a_training_on_images_takes_the_same_lock(
+    held: tuple[Path, ForkProcess], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "pictures").mkdir()
+    pictures = small_images(tmp_path / "pictures")
+    options = ["--seeds", "1", "--epochs", "1", "--minority", "0", "--out", str(held[0])]
+    assert run(["train", str(pictures), *options]) == 2
+    assert f"process {held[1].pid}" in capsys.readouterr().err
+    assert [path.name for path in held[0].iterdir()] == [".lock"]
+
+
+def test_what_only_reads_a_run_does_not_wait_for_it(csv: Path, tmp_path: Path) -> None:
+    assert run(["train", str(csv), "--out", str(tmp_path / "run"), *OPTIONS]) == 0
+    with run_lock.locked(tmp_path / "run"):
+        assert run(["predict", str(tmp_path / "run"), str(csv), "--out", str(tmp_path / "out.csv")]) == 0
+        assert run(["train", "--out", str(tmp_path / "run"), "--resume"]) == 2
 
 
 def test_the_lock_is_kept_between_threads_and_given_back(tmp_path: Path) -> None:
@@ -111,7 +125,7 @@ def test_leftovers_are_no_other_files(csv: Path, tmp_path: Path) -> None:
     out.mkdir()
     (out / ".lock").touch()
     (out / ".settings.json.partial").write_text("{")
-    assert run(["train", str(csv), "--out", str(out), "--seeds", "1", "--epochs", "1"]) == 0
+    assert run(["train", str(csv), "--out", str(out), *OPTIONS]) == 0
     assert not (out / ".settings.json.partial").exists()
 
 
