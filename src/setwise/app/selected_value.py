@@ -22,6 +22,10 @@ value of the chosen one is too good by luck as well, which the difference would 
 was corrected; so it stays within [0, 1]. For operating points the deviations below and above are taken apart, about
 the value, as a bent curve makes them unlike, and all of what was corrected. Differences, and criteria that are no
 rates, have it on their own scale. Chosen and checked by simulation (``benchmarks/honest_estimate.py``).
+
+With several classes single ones are often told apart without an error on many draws, whose log-odds have no end. There
+a rate counts as no nearer to 0 or 1 than by half of what one row would change: 1 / (2 n) with n rows of the rarest
+class, for areas 1 / (2 n^2), and in a mean over K classes a K-th of it.
 """
 
 from __future__ import annotations
@@ -71,6 +75,7 @@ class Estimator:
         kind: Of that bias.
         minimize: Whether less of the measure is better, so that the criterion is minus the measure.
         level: Of the intervals.
+        edge: How near to 0 or 1 rates count at the most.
     """
 
     draws: Draws
@@ -81,6 +86,7 @@ class Estimator:
     kind: Kind
     minimize: bool
     level: float
+    edge: float = _EDGE
 
     def chosen(self) -> Interval:
         """Of the chosen candidate on new rows."""
@@ -123,10 +129,23 @@ class Estimator:
         drawn, shift = self._sign * _known(self.draws.inside[:, k]), self._sign * shift
         if not 0 <= value <= 1 or ((drawn < 0) | (drawn > 1)).any():  # no rate
             return plain_interval(value + shift, drawn, shift, self.level)
-        return rate_interval(value, drawn, shift, self.level, point=self.kind is Kind.POINT)
+        return rate_interval(value, drawn, shift, self.level, point=self.kind is Kind.POINT, edge=self.edge)
 
 
-def rate_interval(value: float, drawn: Floats, shift: float, level: float, *, point: bool = False) -> Interval:
+def nearest(kind: Kind, rows: int, classes: int = 1) -> float:
+    """How near to 0 or 1 a rate can be told to be: half of what one row changes.
+
+    Args:
+        kind: Of the measure.
+        rows: Of the rarest class.
+        classes: Over which the rate is averaged.
+    """
+    return 0.5 / (classes * rows ** (2 if kind is Kind.AREA else 1))
+
+
+def rate_interval(
+    value: float, drawn: Floats, shift: float, level: float, *, point: bool = False, edge: float = _EDGE
+) -> Interval:
     """Interval of a rate on the log-odds.
 
     Args:
@@ -135,11 +154,12 @@ def rate_interval(value: float, drawn: Floats, shift: float, level: float, *, po
         shift: Correction of the value.
         level: Of the interval.
         point: Whether the deviations below and above are taken apart.
+        edge: How near to 0 or 1 rates count at the most.
     """
     estimate = min(max(value + shift, 0.0), 1.0)
-    middle, around = (float(_log_odds(np.array(each))) for each in (estimate, value))
+    middle, around = (float(_log_odds(np.array(each), edge)) for each in (estimate, value))
     slope = max(estimate * (1 - estimate), _FLATTEST)  # the log-odds change by 1 / slope
-    moved = _log_odds(drawn)
+    moved = _log_odds(drawn, edge)
     below = above = _deviation(moved)
     if point and len(drawn):
         below, above = (
@@ -149,6 +169,8 @@ def rate_interval(value: float, drawn: Floats, shift: float, level: float, *, po
     reach = NormalDist().inv_cdf((1 + level) / 2)
     ends = (middle - reach * math.hypot(below, unsure), middle + reach * math.hypot(above, unsure))
     low, high = (0.5 * (1 + math.tanh(end / 2)) for end in ends)
+    if edge > _EDGE:  # the estimate itself may be nearer
+        low, high = min(low, estimate), max(high, estimate)
     return Interval(estimate, low, high, level)
 
 
@@ -172,6 +194,6 @@ def _deviation(drawn: Floats) -> float:
     return float(np.std(drawn, ddof=1)) if len(drawn) > 1 else 0.0
 
 
-def _log_odds(values: Floats) -> Floats:
-    inside = np.clip(values, _EDGE, 1 - _EDGE)
+def _log_odds(values: Floats, edge: float) -> Floats:
+    inside = np.clip(values, edge, 1 - edge)
     return np.asarray(np.log(inside) - np.log1p(-inside))

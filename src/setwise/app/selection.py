@@ -31,7 +31,7 @@ the rows; here that bias cancels. What few rows add for any candidate is taken o
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -48,7 +48,7 @@ from setwise.app.resampled_criteria import (
     Floats,
     draw_criteria,
 )
-from setwise.app.selected_value import Estimator, Kind
+from setwise.app.selected_value import Estimator, Kind, nearest
 from setwise.measures import Measure, parse
 from setwise.metrics import Interval
 
@@ -113,6 +113,7 @@ def select(
     seed: int = 0,
     value: Criterion | None = None,
     fixed: str | None = None,
+    edge: float | None = None,
 ) -> Selection:
     """Choose a candidate and estimate its measure.
 
@@ -132,11 +133,15 @@ def select(
             less of it is better), NaN where it is undefined. ``rows`` are positions in the table and ``weight`` tells
             how often each is drawn. It costs a call for each candidate on either side of each draw.
         fixed: A candidate that is taken whatever the others reach, so that nothing is taken off for a choice.
+        edge: How near to 0 or 1 rates count at the most in an interval, see :mod:`setwise.app.selected_value`; None for
+            as near as they are.
 
     Raises:
         InputError: When there is no candidate, scores are not finite, or labels hold one class only.
     """
-    settings = _Settings(measure, weight, standard_errors, guards, small_sample, resamples, level, seed, value, fixed)
+    settings = _Settings(
+        measure, weight, standard_errors, guards, small_sample, resamples, level, seed, value, fixed, edge
+    )
     all_binary("labels", labels)
     return settings.select(list(logits), _table(logits, labels), labels)
 
@@ -182,7 +187,9 @@ def select_classes(
             f"Expected `measure` to be one of two classes, whose mean over the classes is taken, but got "
             f"{settings.criterion.name!r}; leave out what stands in brackets, or write 'auc' for 'auc_ova'."
         )
-    return settings.select(list(logits), _table(logits, labels, classes=True), labels)
+    table, counts = _table(logits, labels, classes=True), np.unique(labels, return_counts=True)[1]
+    edge = nearest(Kind.of(settings.criterion), int(counts.min()), len(counts))
+    return replace(settings, edge=edge).select(list(logits), table, labels)
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,6 +206,7 @@ class _Settings:
     seed: int
     value: Criterion | None
     fixed: str | None
+    edge: float | None = None
 
     def __post_init__(self) -> None:
         in_range("standard_errors", self.standard_errors, 0)
@@ -239,6 +247,7 @@ class _Settings:
             small_sample=self.small_sample,
             level=self.level,
             fixed=self.fixed,
+            edge=self.edge,
         )
 
 
@@ -251,6 +260,7 @@ def choice_from(
     small_sample: bool = True,
     level: float = 0.95,
     fixed: str | None = None,
+    edge: float | None = None,
 ) -> Selection:
     """The choice and the estimates from criteria that have been drawn.
 
@@ -262,6 +272,7 @@ def choice_from(
         small_sample: Whether to take off the criterion's own bias on few rows.
         level: Of the intervals.
         fixed: A candidate that is taken without a choice.
+        edge: How near to 0 or 1 rates count at the most; None for as near as they are.
     """
     if fixed is None:
         winner, frequency, correction = _corrected(criteria, standard_errors)
@@ -271,6 +282,8 @@ def choice_from(
     estimator = Estimator(
         criteria[0], winner, frequency, correction, small_sample, Kind.of(measure), measure.minimize, level
     )
+    if edge is not None:
+        estimator = replace(estimator, edge=edge)
     return _selection(names, estimator, fixed=fixed is not None)
 
 

@@ -20,6 +20,7 @@ from setwise.app.ensemble import Ensemble
 from setwise.app.headline import headline_for_classes
 from setwise.app.importance import Importance, warning_of
 from setwise.app.multiclass_model import Head, MulticlassModel, probabilities
+from setwise.app.selected_value import Kind, nearest
 from setwise.app.selection import select
 from setwise.app.settings import CONFIDENCE, TrainSettings
 from setwise.app.table_problem import TableProblem
@@ -144,11 +145,19 @@ def _class_rows(
     for k, (name, choice) in enumerate(zip(problem.encoding.classes, choices, strict=True)):
         scores, weight = {choice.name: choice.logits[choice.name]}, choice.weight
         level = choice.selection.estimate.level
+        own, flagged = choice.labels == 1, predicted == k
+        edge = nearest(Kind.of(settings.parsed_measure()), int(own.sum()))
         alone = select(
-            scores, choice.labels, settings.measure, weight=weight, guards=False, level=level, seed=settings.seed
+            scores,
+            choice.labels,
+            settings.measure,
+            weight=weight,
+            guards=False,
+            level=level,
+            seed=settings.seed,
+            edge=edge,
         )
         w = np.ones(len(predicted)) if weight is None else weight
-        own, flagged = choice.labels == 1, predicted == k
         hits, total = float(w[own & flagged].sum()), float(w[flagged].sum())
         recall, precision = hits / float(w[own].sum()), hits / total if total > 0 else float("nan")
         rows.append(ClassRow(name, int(own.sum()), alone.estimate, recall, precision, float(tested[k])))
