@@ -33,6 +33,13 @@ def test_the_threshold_decides_as_the_certified_choice_does() -> None:
     assert found.certificate["said"][0].startswith("recall >= 0.8 holds with 95 % confidence (lower bound 0.80")
 
 
+def test_a_floor_that_the_measure_has_too_is_said_once() -> None:
+    s, y = scored()
+    found = decide(s, y, None, {}, TrainSettings("precision@recall>=0.8", subject_to=("recall >= 0.8", "recall>=0.8")))
+    assert found.certificate is not None
+    assert len(found.certificate["said"]) == len(found.bounds) == 1
+
+
 @pytest.mark.parametrize("measure", ["precision@recall>=0.8", "tpr@fpr<=0.1", "f1", "auc"])
 def test_probability_and_score_decide_alike(measure: str) -> None:
     s, y = scored()

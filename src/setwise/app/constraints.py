@@ -79,7 +79,9 @@ class Constraints:
             self.names.setdefault("group", self.names[self.only])
         known = self.names
         self.each = tuple(
-            RateConstraint.parse(_BRACKETS.sub(lambda match: _rewritten(match[1], known), text)) for text in texts
+            dict.fromkeys(
+                RateConstraint.parse(_BRACKETS.sub(lambda match: _rewritten(match[1], known), text)) for text in texts
+            )
         )
         for constraint in self.each:
             if constraint.group is not None and constraint.group not in self.names:
@@ -118,8 +120,9 @@ class Constraints:
         )
 
     def with_own(self, subject_to: str | None) -> list[RateConstraint]:
-        """The constraints, and that of the measure where it has one."""
-        return [*self.each, *(() if subject_to is None else read_constraints(subject_to))]
+        """The constraints, and that of the measure where it has one that is not among them."""
+        own = () if subject_to is None else read_constraints(subject_to)
+        return [*self.each, *(each for each in own if each not in self.each)]
 
     def values(
         self, part: Scored, threshold: float, subject_to: str | None = None, *, confidence: float = 0.95
