@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
     _check_sample_weight,
     _check_y,
@@ -43,7 +43,7 @@ from setwise.app.progress import FitBars
 from setwise.app.settings import CONFIDENCE, MOST_SEED, TrainSettings
 from setwise.app.train_report import TrainReport
 from setwise.app.training import Work, train_table
-from setwise.data.tables.target import value_name
+from setwise.data.tables.target import MOST_CLASSES, value_name
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 _OPTION = re.compile(r": --drop .*\.$")  # what the command would be told; here the user leaves a column out
+_REPEATED = "rows repeat an earlier row"
 _OF_NO_USE = (" in every row.", "no value at all.")  # a constant column is no news for users of scikit-learn
 
 
@@ -65,13 +66,19 @@ class TableClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     them, and what is best by the out-of-fold measure becomes the model. The same rows and the same seed give the same
     model, to the last bit.
 
+    Of two classes the positive one is predicted where the threshold says so that constraints or the measure ask for.
+    Where they ask for nothing, as ``"auc"`` alone, it is the more probable class, as with any classifier of
+    scikit-learn; :func:`setwise.app.train` takes the best F1 there. With more than two, each class is learned against
+    the others, the macro average of the measure decides, and the most probable one is predicted.
+
     ``X`` is an array of numbers, in which NaN is missing, or a frame of pandas or polars with numbers, categories,
     texts and dates. Of an array every column is an input. Of a frame, columns that name rows are left out, as in
     :func:`setwise.app.train`, with a :class:`TableDataWarning`.
 
-    A sample weight of k is k copies of the row, and a weight of 0 none: equal rows are joined before the training, so
-    that copies are never in two folds. Left as they are, for the certificate or because they count cases, are rows
-    without weights where constraints are certified, or where a row comes more than five times on average.
+    A sample weight of k is k copies of the row, and a weight of 0 none: equal rows are joined before the training, and
+    only those much heavier than the others of their class are in several folds. Without weights, rows stay as they are
+    where none comes twice, where they come more than five times on average, and where constraints are certified, which
+    counts rows.
 
     Args:
         measure: What the candidates are chosen by, such as ``"auc"``, ``"ap"``, ``"f1"`` or
@@ -91,8 +98,10 @@ class TableClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     Attributes:
         classes_: The classes, sorted.
-        model_: The :class:`~setwise.app.TableModel`, which can be saved and read by ``setwise predict``.
-        threshold_: Calibrated probability from which on the positive class is predicted (two classes only).
+        model_: The :class:`~setwise.app.TableModel`, or :class:`~setwise.app.MulticlassModel` where there are more than
+            two classes, which can be saved and read by ``setwise predict``.
+        threshold_: Calibrated probability from which on the positive class is predicted; None with more than two
+            classes.
         notes_: What was found in the table, in sentences.
         n_features_in_: Columns of ``X``.
         feature_names_in_: Their names, where ``X`` was a frame with texts as names.
@@ -165,47 +174,56 @@ class TableClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes_, label = np.unique(given, return_inverse=True)
         self._check_classes()
         values = target_values(self.classes_)
-        settings = self._settings(values)
+        plain = self._settings(values)
         table, roles = training_table(
             frame,
             values[label],
             weight,
             parts,
             target_name=str(getattr(y, "name", None) or "y"),
-            counts_draws=bool(settings["confidence"] and TrainSettings(**settings).floors),
+            folds=plain.folds,
+            counts_draws=bool(plain.confidence and plain.floors and len(values) == 2),
         )
         use = () if is_frame(X) else tuple(frame.columns)
-        self._columns = tuple(frame.columns)
-        self._train(table, TrainSettings(**settings, **roles, use=use))
+        self._columns, self._names = tuple(frame.columns), tuple(map(value_name, values))
+        self._train(table, replace(plain, **roles, use=use))
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The class of each row: of two the positive one from the certified threshold on."""
+        """The class of each row: of two the positive one from the threshold on, of several the most probable one."""
         scores = self.decision_function(X)
-        return np.asarray(self.classes_[(scores > 0).astype(np.int64)])
+        index = (scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)
+        return np.asarray(self.classes_[index])
 
     def predict_proba(self, X: Any) -> Floats:
         """Calibrated probabilities of the classes, in the order of ``classes_``.
 
-        They rank the rows as ``decision_function`` does; ``predict`` decides at the threshold, not at one half.
+        They rank the rows as ``decision_function`` does; where something is asked of decisions, ``predict`` decides at
+        the threshold, not at one half.
 
         Returns:
             Lines that add up to 1.  # shape: (n, n_classes)
         """
-        positive = self._prediction(X).probabilities
+        found = self._prediction(X)
+        if found.by_class is not None:
+            return self._sorted(found.by_class)
+        positive = found.probabilities
         return np.stack([1 - positive, positive] if self._positive == 1 else [positive, 1 - positive], axis=1)
 
     def decision_function(self, X: Any) -> Floats:
-        """The logit less the threshold, of which the sign decides.
+        """Of two classes the logit less the threshold, of which the sign decides; of several the log-probabilities.
 
         Above 0 the second class of ``classes_`` is predicted, as scikit-learn wants it; so the sign is turned where
         ``positive`` is the first one. Where the threshold is infinite, since all rows are to be of one class, a
         logarithm of the logit's sigmoid takes its place, which ranks alike and has one sign.
 
         Returns:
-            One score per row.  # shape: (n,)
+            One score per row, or per row and class.  # shape: (n,) or (n, n_classes)
         """
-        scores, threshold = self._prediction(X).scores, self.model_.score_threshold
+        found = self._prediction(X)
+        if found.by_class is not None:
+            return np.asarray(np.log(np.maximum(self._sorted(found.by_class), np.finfo(np.float64).tiny)))
+        scores, threshold = found.scores, self.model_.score_threshold
         if abs(threshold) >= np.finfo(np.float64).max:
             margin = -np.logaddexp(0, -scores) if threshold > 0 else np.logaddexp(0, scores)
         elif self._positive == 1:
@@ -217,7 +235,8 @@ class TableClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def report(self) -> TrainReport:
         """What the training found: printed as the command prints it, or written as a page."""
         check_is_fitted(self)
-        return self.model_.report()
+        report: TrainReport = self.model_.report()
+        return report
 
     def _train(self, table: pd.DataFrame, settings: TrainSettings) -> None:
         """The training itself; what it says of the table becomes warnings."""
@@ -231,10 +250,10 @@ class TableClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
             rule = replace(ThresholdRule.of(settings), most_probable=True)
             model = train_table(table, settings, work, rule=rule)
-        assert isinstance(model, TableModel)  # noqa: S101 (one of two classes is named positive)
-        self.model_ = model
-        self.threshold_ = self.model_.threshold
-        self.notes_ = tuple(_OPTION.sub(".", note) for note in notes)
+        self.model_: Any = model  # of the type that the classes ask for
+        self.threshold_: Any = model.threshold if isinstance(model, TableModel) else None
+        apart = settings.weight is None  # else equal rows are joined, and what comes again are pieces of a heavy one
+        self.notes_ = tuple(_OPTION.sub(".", note) for note in notes if apart or _REPEATED not in note)
         for note in self.notes_:
             if not note.endswith(_OF_NO_USE):
                 warnings.warn(note, TableDataWarning, stacklevel=3)
@@ -245,7 +264,8 @@ class TableClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             inputs = validate_data(self, X, reset=False, skip_check_array=True)
         else:
             inputs = validate_data(self, X, reset=False, dtype=None, ensure_all_finite="allow-nan")
-        return self.model_.apply(frame_of_inputs(inputs, self._columns))
+        found: Prediction = self.model_.apply(frame_of_inputs(inputs, self._columns))
+        return found
 
     def _validated(self, X: Any, y: ArrayLike) -> tuple[Any, NDArray[Any]]:
         """Inputs and classes as scikit-learn checks them; of a frame the columns' types are for the training."""
@@ -256,22 +276,22 @@ class TableClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_consistent_length(X, given)
         return X, given
 
-    def _settings(self, values: NDArray[Any]) -> dict[str, Any]:
+    def _settings(self, values: NDArray[Any]) -> TrainSettings:
         """The settings of the training that do not depend on the table.
 
         Args:
             values: The classes as the table's target has them.
         """
-        return {
-            "measure": self.measure,
-            "subject_to": _listed(self.subject_to),
-            "confidence": self.confidence,
-            "positive": value_name(values[self._positive]) if len(values) == 2 else None,
-            "max_weight": self.max_weight,
-            "models": _listed(self.models),
-            "folds": _plain(self.folds),
-            "seed": self._seed(),
-        }
+        return TrainSettings(
+            measure=self.measure,
+            subject_to=_listed(self.subject_to),
+            confidence=self.confidence,
+            positive=value_name(values[self._positive]) if len(values) == 2 else None,
+            max_weight=self.max_weight,
+            models=_listed(self.models),
+            folds=_plain(self.folds),
+            seed=self._seed(),
+        )
 
     def _seed(self) -> int:
         """An integer as it is, so that the model is the one of ``train`` with that seed."""
@@ -281,6 +301,11 @@ class TableClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 raise InputError(f"Expected `random_state` to be at least 0 and at most {MOST_SEED}, but got {seed}.")
             return seed
         return int(check_random_state(self.random_state).randint(MOST_SEED))
+
+    def _sorted(self, by_class: Floats) -> Floats:
+        """Columns in the order of ``classes_``; the model has numbers first, then texts."""
+        known = [*self.model_.encoding.classes]
+        return by_class[:, [known.index(name) for name in self._names]]
 
     @property
     def _positive(self) -> int:
@@ -293,17 +318,20 @@ class TableClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             held = f"one class, {known[0]!r}" if known else "none, since all sample weights are zero"
             raise InputError(f"Expected `y` to hold at least two classes, but it holds {held}.")
         if len(known) > 2:
-            raise InputError(
-                "Only binary classification is supported. The type of the target is "
-                f"{type_of_target(self.classes_)}: expected `y` to hold two classes, but it holds {len(known)}."
-            )
+            for name in ("subject_to", "positive", "max_weight"):
+                if getattr(self, name) is not None:
+                    raise InputError(
+                        f"Expected `{name}` only with two classes, but `y` holds {len(known)}; leave it out, or make "
+                        "`y` say whether a row is of one of them."
+                    )
+            if len(known) > MOST_CLASSES:
+                raise InputError(f"Expected `y` to hold at most {MOST_CLASSES} classes, but it holds {len(known)}.")
         if self.positive is not None and self.positive not in known:
             raise InputError(f"Expected `positive` to be a class of `y`, {known[:6]}, but got {self.positive!r}.")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
-        tags.classifier_tags.multi_class = False
         return tags
 
 

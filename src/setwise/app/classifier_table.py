@@ -2,9 +2,11 @@
 
 scikit-learn hands over arrays side by side, a training reads a table. And scikit-learn wants a sample weight of k to
 be k copies of the row, whatever the order of the rows: so equal rows are joined, with the sum of their weights, and
-stand in an order of their content. Where no row comes twice and there are no weights, the rows stay as they are.
+stand in an order of their content (:mod:`setwise.integrations._rows` does so with numbers). Where no row comes twice
+and there are no weights, the rows stay as they are.
 
->>> frame, weight = joined(frame_of_inputs(np.array([[1.0], [2.0], [1.0], [3.0]])), np.array([0, 0, 0, 1]), None)
+>>> inputs = frame_of_inputs(np.array([[1.0], [2.0], [1.0], [3.0]]))
+>>> frame, weight = joined(inputs, np.array([0, 0, 0, 1]), None, folds=5)
 >>> sorted(zip(frame["x0"].tolist(), weight.tolist()))
 [(1.0, 2.0), (2.0, 1.0), (3.0, 1.0)]
 """
@@ -22,7 +24,8 @@ from setwise._checks import InputError, extra
 from setwise.app.table_problem import FEWEST
 from setwise.data.tables.reading import frame_of
 from setwise.data.tables.target import value_name
-from setwise.data.tables.values import MISSING_LABELS
+from setwise.data.tables.values import MISSING_LABELS, find_column
+from setwise.integrations._rows import Rows, cut
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
 # Copies of a row on average, beyond which rows are left as they are: such a table counts few cases, which come again
 # in new data too, so that a copy in another fold flatters nothing.
 MOST_COPIES = 5
+MANY = 20  # numbers that are surely classes
 
 Groups = str | Sequence[str] | Mapping[str, ArrayLike]
 
@@ -76,10 +80,15 @@ def _check_cells(cells: NDArray[Any]) -> None:
 
 def target_values(classes: NDArray[Any]) -> NDArray[Any]:
     """The classes as values of a target column, such that each is read as a value of its own."""
-    folded = [value_name(each).casefold() for each in classes.tolist()]
-    if len(set(folded)) < len(folded) or not MISSING_LABELS.isdisjoint(folded):  # "Yes" and "yes", "NA"
+    names = [value_name(each) for each in classes.tolist()]
+    folded = {name.casefold() for name in names}
+    if len(folded) < len(names) or not MISSING_LABELS.isdisjoint(folded):  # "Yes" and "yes", "NA"
         return np.array([f"class {k}" for k in range(len(classes))], dtype=object)
-    return classes if classes.dtype.kind in "biuf" else np.array([str(each) for each in classes], dtype=object)
+    if classes.dtype.kind not in "biuf":
+        return np.array([str(each) for each in classes], dtype=object)
+    if len(classes) > MANY:  # a target of so many numbers would be taken for a quantity
+        return np.array([f"class {name}" for name in names], dtype=object)
+    return classes
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,6 +158,7 @@ def training_table(
     parts: Parts,
     *,
     target_name: str,
+    folds: int,
     counts_draws: bool,
 ) -> tuple[pd.DataFrame, dict[str, Any]]:
     """One table of everything, and the settings of a training that say which column plays which part.
@@ -159,9 +169,12 @@ def training_table(
         weight: Positive sample weights, or None.  # shape: (n,)
         parts: What stands beside.
         target_name: What the target is called.
+        folds: Of the cross-fitting.
         counts_draws: Leave equal rows apart, since a certificate counts rows.
     """
     frame = inputs.copy(deep=False)
+    for name in parts.group:
+        find_column(name, tuple(inputs.columns), "groups")
     for name, values in parts.columns.items():
         if name in inputs.columns:
             raise InputError(
@@ -179,7 +192,7 @@ def training_table(
             found[role] = _free(name, frame)
             frame[found[role]] = cells
     if not counts_draws:
-        frame, weight = joined(frame, np.unique(target, return_inverse=True)[1], weight)
+        frame, weight = joined(frame, np.unique(target, return_inverse=True)[1], weight, folds=folds)
     if weight is not None and (weight != weight[0]).any():  # equal weights say nothing
         found["weight"] = _free("sample_weight", frame)
         frame[found["weight"]] = weight
@@ -194,25 +207,29 @@ def _free(name: str, frame: pd.DataFrame) -> str:
 
 
 def joined(
-    frame: pd.DataFrame, label: NDArray[Any], weight: NDArray[np.float64] | None
+    frame: pd.DataFrame, label: NDArray[np.int64], weight: NDArray[np.float64] | None, *, folds: int
 ) -> tuple[pd.DataFrame, NDArray[np.float64] | None]:
     """Equal rows as one with the sum of their weights, in an order that only their content decides.
 
-    Without weights, rows that do not come twice are left as they are, and so are those that come very often.
+    A row heavier than most of its class is cut into pieces, at most one for each fold: left out whole, it could not be
+    learned. Without weights, rows that do not come twice are left as they are, and so are those that come very often.
 
     Args:
         frame: All columns, the target among them.
         label: Number of each row's class.  # shape: (n,)
         weight: Positive weights, or None.  # shape: (n,)
+        folds: In how many parts the rows will be split.
     """
     _, first, place = np.unique(_row_keys(frame), return_index=True, return_inverse=True)
     if weight is None and (len(first) == len(frame) or len(frame) > MOST_COPIES * len(first)):
         return frame, None
     total = np.bincount(place.reshape(-1), weight).astype(np.float64)
+    pieces = cut(Rows(first[:, None].astype(np.float64), label[first], total), folds)
+    which, weight = pieces.x[:, 0].astype(np.int64), pieces.weight
     # a class of a single row would be in one fold only; of two copies or more, each half is in a fold of its own
-    lonely = (np.bincount(label[first])[label[first]] == 1) & (total >= FEWEST)
+    lonely = (np.bincount(label[which])[label[which]] == 1) & (weight >= FEWEST)
     times = np.where(lonely, FEWEST, 1)
-    return frame.iloc[first.repeat(times)].reset_index(drop=True), (total / times).repeat(times)
+    return frame.iloc[which.repeat(times)].reset_index(drop=True), (weight / times).repeat(times)
 
 
 def _row_keys(frame: pd.DataFrame) -> NDArray[np.uint64]:
