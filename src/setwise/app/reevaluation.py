@@ -24,14 +24,17 @@ from setwise.app.ensemble import STACK, Ensemble
 from setwise.app.files import DIFFERS, contents_of
 from setwise.app.fit_store import FitStore
 from setwise.app.headline import decided, headline
-from setwise.app.model_file import TableModel
+from setwise.app.model_file import TableModel, load_model
+from setwise.app.multiclass_model import MulticlassModel
 from setwise.app.result_differences import differences, same_numbers
 from setwise.app.run_folder import FITS, MODEL, REPORT, RESULTS, RunFolder
 from setwise.app.settings import TrainSettings, read_settings
+from setwise.app.several_classes import conclude_classes
 from setwise.app.table_problem import TableProblem, load_table_problem, located, regrouped
 from setwise.app.test_set import test_sentences
 from setwise.app.train_report import TrainReport
 from setwise.app.training import wanted_candidates
+from setwise.metrics import CalibrationMap
 
 Progress = Callable[[Event], None]
 _LEFT_OUT = ": {} was left out."  # how a remark of the report ends
@@ -58,7 +61,7 @@ class StoredRun:
         settings: Its settings.
         results: What ``results.json`` holds.
         problem: Its table.
-        fits: Its fits, with the scores of the held-out rows computed anew.
+        fits: Its fits, with the scores of the held-out rows computed anew; with several classes those of each.
         model: What was shipped.
         differences: Fits whose scores are not as they were stored, in words.
     """
@@ -66,14 +69,14 @@ class StoredRun:
     settings: TrainSettings
     results: dict[str, Any]
     problem: TableProblem
-    fits: CrossFit
-    model: TableModel
+    fits: Sequence[CrossFit]
+    model: TableModel | MulticlassModel
     differences: Sequence[str]
 
     @property
-    def refit(self) -> Ensemble | None:
-        """What was refitted to all rows; None where the folds' models are shipped."""
-        return self.model.ensemble if self.fits.folds.kind == "time" else None
+    def refit(self) -> list[Ensemble] | None:
+        """What was refitted to all rows, for each class; None where the folds' models are shipped."""
+        return [each for each, _ in _heads(self.model)] if self.fits[0].folds.kind == "time" else None
 
 
 def reevaluate(
@@ -91,12 +94,18 @@ def reevaluate(
         InputError: When the run is not finished, one of its files is damaged, or the table has changed.
     """
     stored = read_run(run, data=data, tolerance=tolerance, progress=progress)
-    model = conclude(stored.problem, stored.fits, stored.settings, refit=stored.refit, progress=progress)
+    problem, settings, refit = stored.problem, stored.settings, stored.refit
+    model: TableModel | MulticlassModel
+    if problem.several:
+        model = conclude_classes(problem, stored.fits, settings, refit=refit, progress=progress)
+    else:
+        one = None if refit is None else refit[0]
+        model = conclude(problem, stored.fits[0], settings, refit=one, progress=progress)
     kept = {name: stored.results.get(name) for name in ("settings", "report", "evaluation")}
     found = [
         *stored.differences,
-        *differences(results_of(model, stored.settings), kept, tolerance),
-        *_of_models(model, stored.model, stored.problem, tolerance),
+        *differences(results_of(model, settings), kept, tolerance),
+        *_of_models(model, stored.model, problem, tolerance),
     ]
     return Reevaluation(model.report(), found)
 
@@ -129,9 +138,14 @@ def rethreshold(
         in_range("confidence", confidence, 0, 1, open_high=True)
     rule = _other_rule(read_settings(RunFolder(run))[0], subject_to, maximize, confidence)
     stored = read_run(run, data=data, progress=progress)
-    _, choice = chosen(stored.problem, stored.fits, stored.settings)
+    if stored.problem.several:
+        raise InputError(
+            f"Expected a run of one class against the others, but {run} is of several classes, which have no "
+            "threshold; leave --subject-to, --maximize and --confidence out."
+        )
+    _, choice = chosen(stored.problem, stored.fits[0], stored.settings)
     if stored.refit is not None:
-        choice = replace(choice, ensemble=stored.refit)
+        choice = replace(choice, ensemble=stored.refit[0])
     problem = regrouped(stored.problem, replace(stored.settings, subject_to=rule.subject_to))
     groups = scored_groups(problem, choice)
     decision = decide_by(choice.logits[choice.name], choice.labels, choice.weight, groups, rule)
@@ -205,7 +219,7 @@ def read_run(
             raise InputError(f"its candidates are {names!r:.200}")
     progress(Event("stage", "scoring the held-out rows", 0, 0))
     fits, found = _scored(folder, problem, settings, names, remarks, tolerance)
-    return StoredRun(settings, results, problem, fits, TableModel.load(folder.path), found)
+    return StoredRun(settings, results, problem, fits, load_model(folder.path), found)
 
 
 def _problem(folder: RunFolder, settings: TrainSettings, data: str | None) -> TableProblem:
@@ -228,42 +242,56 @@ def _scored(
     names: Sequence[str],
     remarks: Sequence[str],
     tolerance: float,
-) -> tuple[CrossFit, list[str]]:
-    """The stored fits with their scores anew, and which of these are not as they were stored."""
-    folds, rows = problem.folds(settings), problem.rows
-    advice = f"fit it again with: {folder.resuming}"
-    store = FitStore(folder.path / FITS, folds, rows.x.shape[1], advice=advice)
-    fits, skipped, found = {}, {}, []
+) -> tuple[list[CrossFit], list[str]]:
+    """The stored fits of each class with their scores anew, and which of these are not as they were stored."""
+    folds, found = problem.folds(settings), []
+    candidates, skipped = [], {}
     for candidate in wanted_candidates(problem, settings):
-        name = candidate.name
-        if name not in names:
-            why = (
-                text.removesuffix(_LEFT_OUT.format(name)) for text in remarks if text.endswith(_LEFT_OUT.format(name))
-            )
-            skipped[name] = next(why, "it was not finished")
-            continue
-        results = []
-        for fold in range(len(folds)):
-            stored = store.read(name, fold)
-            with one_thread():  # as in the training, so that sums come out the same
-                logits = stored.scorer.score(rows.x[folds.held[fold]])
-            if not same_numbers(logits, stored.logits, tolerance):
-                most = float(np.abs(logits.astype(np.float64) - stored.logits).max())
-                found.append(f"{store.path(name, fold).name}: scores differ by up to {most:.3g}")
-            results.append(replace(stored, logits=logits))
-        fits[name] = gathered(candidate, results, folds)
-    return CrossFit(rows, folds, fits, skipped), found
+        ending = _LEFT_OUT.format(candidate.name)
+        if candidate.name in names:
+            candidates.append(candidate)
+        else:
+            why = (text.removesuffix(ending) for text in remarks if text.endswith(ending))
+            skipped[candidate.name] = next(why, "it was not finished")
+    heads = []
+    for number, _, rows in problem.heads:
+        advice = f"fit it again with: {folder.resuming}"
+        store = FitStore(folder.path / FITS, folds, rows.x.shape[1], number=number, advice=advice, run=folder.identity)
+        fits = {}
+        for candidate in candidates:
+            results = []
+            for fold in range(len(folds)):
+                stored = store.read(candidate.name, fold)
+                with one_thread():  # as in the training, so that sums come out the same
+                    logits = stored.scorer.score(rows.x[folds.held[fold]])
+                if not same_numbers(logits, stored.logits, tolerance):
+                    most = float(np.abs(logits.astype(np.float64) - stored.logits).max())
+                    found.append(f"{store.path(candidate.name, fold).name}: scores differ by up to {most:.3g}")
+                results.append(replace(stored, logits=logits))
+            fits[candidate.name] = gathered(candidate, results, folds)
+        heads.append(CrossFit(rows, folds, fits, skipped))
+    return heads, found
 
 
-def _of_models(new: TableModel, stored: TableModel, problem: TableProblem, tolerance: float) -> Iterator[str]:
+def _heads(model: TableModel | MulticlassModel) -> list[tuple[Ensemble, CalibrationMap]]:
+    """What scores each class, and turns its scores into probabilities."""
+    if isinstance(model, MulticlassModel):
+        return [(head.ensemble, head.calibration) for head in model.heads]
+    return [(model.ensemble, model.calibration)]
+
+
+def _of_models(
+    new: TableModel | MulticlassModel, stored: TableModel | MulticlassModel, problem: TableProblem, tolerance: float
+) -> Iterator[str]:
     """How the model that was shipped is not the one that follows from the fits."""
-    if stored.encoding.to_dict() != new.encoding.to_dict():
+    if type(stored) is not type(new) or stored.encoding.to_dict() != new.encoding.to_dict():
         yield f"{MODEL}: its columns are not those of the table"
         return
-    if stored.ensemble.parts != new.ensemble.parts:
-        yield f"{MODEL}: it is of {', '.join(stored.ensemble.members)} and not of {', '.join(new.ensemble.members)}"
-    elif not same_numbers(stored.score(problem.rows.x), new.score(problem.rows.x), tolerance):
-        yield f"{MODEL}: its scores are not those of the fits"
-    mine = {"threshold": new.score_threshold, "calibration": new.calibration.to_dict()}
-    theirs = {"threshold": stored.score_threshold, "calibration": stored.calibration.to_dict()}
-    yield from differences(mine, theirs, tolerance, file=MODEL)
+    for (mine, own), (theirs, other) in zip(_heads(new), _heads(stored), strict=True):
+        if theirs.parts != mine.parts:
+            yield f"{MODEL}: it is of {', '.join(theirs.members)} and not of {', '.join(mine.members)}"
+        elif not same_numbers(theirs.score(problem.rows.x), mine.score(problem.rows.x), tolerance):
+            yield f"{MODEL}: its scores are not those of the fits"
+        yield from differences(own.to_dict(), other.to_dict(), tolerance, file=MODEL, where="calibration")
+    if isinstance(new, TableModel) and isinstance(stored, TableModel):
+        yield from differences(new.score_threshold, stored.score_threshold, tolerance, file=MODEL, where="threshold")
