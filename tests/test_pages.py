@@ -20,6 +20,7 @@ EXAMPLES = {  # at least so many lines that run
     "integrations": 26,
     "linear-programs": 31,
     "linear-scorers": 38,
+    "main-job": 15,
     "measures": 20,
     "nmf": 11,
     "recipes": 9,
