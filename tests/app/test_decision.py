@@ -40,6 +40,31 @@ def test_a_floor_that_the_measure_has_too_is_said_once() -> None:
     assert len(found.certificate["said"]) == len(found.bounds) == 1
 
 
+@pytest.mark.parametrize(("positives", "sure"), [(13, "90"), (8, "80"), (2, None)])
+def test_where_the_confidence_cannot_be_had_the_threshold_has_as_much_as_there_is(
+    positives: int, sure: str | None
+) -> None:
+    random = np.random.default_rng(0)
+    y = np.repeat([0, 1], [200, positives])
+    found = decide(random.normal(size=len(y)) + y, y, None, {}, TrainSettings("precision@recall>=0.8"))
+    assert found.certificate is not None
+    assert not found.certificate["certified"]
+    assert found.certificate["said"][0].startswith(f"Not certified: {positives} positives cannot certify")
+    last = found.certificate["said"][-1]
+    assert (f"holds with {sure} % confidence" if sure else "new rows may miss it") in last
+
+
+def test_a_floor_on_few_positives_is_met_on_average() -> None:
+    """Met on the rows themselves it would be missed by the mean new row."""
+    recalls = []
+    for seed in range(60):
+        random = np.random.default_rng(seed)
+        y = np.repeat([0, 1], [100, 8])
+        found = decide(random.normal(size=len(y)) + y, y, None, {}, TrainSettings("precision@recall>=0.8"))
+        recalls.append((random.normal(size=2000) + 1 >= found.score_threshold).mean())
+    assert np.mean(recalls) > 0.82
+
+
 @pytest.mark.parametrize("measure", ["precision@recall>=0.8", "tpr@fpr<=0.1", "f1", "auc"])
 def test_probability_and_score_decide_alike(measure: str) -> None:
     s, y = scored()

@@ -21,9 +21,11 @@ from setwise.app.constraints import Constraints, Groups
 from setwise.app.settings import CONFIDENCE, TrainSettings
 from setwise.lagrangian._report import Scored
 from setwise.lagrangian.rates import RateConstraint
+from setwise.lagrangian.thresholds import ThresholdFit
 from setwise.metrics import CalibrationMap, choose_threshold, fit_calibration
 from setwise.metrics.certified import ConstraintBound
 
+LESS_SURE = (0.9, 0.8, 0.7, 0.6, 0.5)  # confidences that are tried where the one asked for cannot be had
 _OF_POSITIVES = ("recall", "tpr", "fnr")
 _OF_FLAGGED = ("precision", "fpr", "specificity", "tnr", "positive_rate")
 
@@ -139,18 +141,42 @@ def decide_by(
         free = choose_threshold(logits, labels, maximize=maximize, weight=weight)
         return Decision(calibration, between(float(free.threshold), logits), maximize, True, (), None, [], rule)
     part = scored_rows(logits, labels, weight, groups, constraints)
-    sure: dict[str, Any] = {}
-    if rule.confidence:
-        sure = {"confidence": rule.confidence, "max_weight": rule.max_weight}
-    fit = constraints.threshold(part, maximize, rule.own, **sure)
+    fits = _fits(part, constraints, maximize, rule)
+    fit, certificate = fits[-1], None
     threshold = between(float(fit.threshold), logits)
-    certificate = None
-    if sure:
+    if rule.confidence:
+        asked = fits[0]
         certificate = certificates.record(
-            fit.bounds, rule.confidence, fit.certified, named=constraints.shown, set_name="out-of-fold"
+            asked.bounds, rule.confidence, asked.certified, named=constraints.shown, set_name="out-of-fold"
         )
+        if not asked.certified:
+            certificate["said"].append(_instead(fit))
     values = constraints.values(part, threshold, rule.own)
-    return Decision(calibration, threshold, maximize, fit.feasible, fit.bounds, certificate, values, rule)
+    return Decision(calibration, threshold, maximize, fit.feasible, fits[0].bounds, certificate, values, rule)
+
+
+def _fits(part: Scored, constraints: Constraints, maximize: str, rule: ThresholdRule) -> list[ThresholdFit]:
+    """What is asked for; where it cannot be certified, also what can be with the most confidence of :data:`LESS_SURE`.
+
+    Without that, a floor of recall on a dozen positives would just be met on these, and then missed on average by new
+    rows. The last one is used; it is the choice without confidence where nothing can be certified.
+    """
+    if not rule.confidence:
+        return [constraints.threshold(part, maximize, rule.own)]
+    found: list[ThresholdFit] = []
+    for confidence in (rule.confidence, *(each for each in LESS_SURE if each < rule.confidence)):
+        fit = constraints.threshold(part, maximize, rule.own, confidence=confidence, max_weight=rule.max_weight)
+        found.append(fit)
+        if fit.certified:
+            break
+    return [found[0], found[-1]]
+
+
+def _instead(fit: ThresholdFit) -> str:
+    """What the threshold does where the confidence asked for cannot be had."""
+    if not fit.certified:
+        return "The threshold meets what can be met on the rows of the table; new rows may miss it."
+    return f"The threshold is one at which it holds with {100 * fit.confidence:.10g} % confidence."
 
 
 def scored_rows(
