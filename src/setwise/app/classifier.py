@@ -174,13 +174,13 @@ class TableClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes_, label = np.unique(given, return_inverse=True)
         self._check_classes()
         values = target_values(self.classes_)
-        plain = self._settings(values)
+        plain, name = self._settings(values), getattr(y, "name", None)  # of a series
         table, roles = training_table(
             frame,
             values[label],
             weight,
             parts,
-            target_name=str(getattr(y, "name", None) or "y"),
+            target_name=name if isinstance(name, str) and name else "y",
             folds=plain.folds,
             counts_draws=bool(plain.confidence and plain.floors and len(values) == 2),
         )
