@@ -154,7 +154,7 @@ def _check_each_class(labels: NDArray[np.int64], names: Sequence[str], rows: NDA
     for label, name in enumerate(names):
         if not (labels[rows] == label).any():
             raise InputError(
-                f"Expected `time` to order the rows so that every class occurs {where} block, but {name!r} does not; "
+                f"Expected `time` to order the rows so that every class occurs {where} block, but {name} does not; "
                 "leave its rows out, or choose another column."
             )
 
