@@ -139,7 +139,7 @@ def _agreement(differences: Sequence[str], tolerance: float) -> int:
     if not differences:
         say(f"Agrees with results.json within {tolerance:g}.", markup=False)
         return AGREES
-    say(f"Differs from results.json in {len(differences)} values:", markup=False)
+    say(f"Differs from results.json in {len(differences)} value{'s' * (len(differences) != 1)}:", markup=False)
     for text in differences[:MOST_SHOWN]:
         say(f"  {text}", markup=False, soft_wrap=True)
     if len(differences) > MOST_SHOWN:
