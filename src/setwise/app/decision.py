@@ -133,7 +133,7 @@ def decide_by(
     """
     constraints = Constraints(rule.subject_to, groups)
     maximize = rule.objective(constraints)
-    calibration = fit_calibration(logits, labels, weight=weight)
+    calibration = calibrate(logits, labels, weight)
     if not rule.floors and rule.most_probable and rule.maximize is None:
         half = max(calibration.score_at(0.5), -np.finfo(np.float64).max)  # a model's file has no minus infinity
         return Decision(calibration, half, "accuracy", True, (), None, [], rule)
@@ -177,6 +177,17 @@ def _instead(fit: ThresholdFit) -> str:
     if not fit.certified:
         return "The threshold meets what can be met on the rows of the table; new rows may miss it."
     return f"The threshold is one at which it holds with {100 * fit.confidence:.10g} % confidence."
+
+
+def calibrate(logits: Floats, labels: NDArray[np.int64], weight: Floats | None) -> CalibrationMap:
+    """The map from out-of-fold scores to probabilities; only the ratios of weights matter, as in the fits.
+
+    Args:
+        logits: Out of fold.  # shape: (n,)
+        labels: 0 or 1.  # shape: (n,)
+        weight: Sample weights, or None.  # shape: (n,)
+    """
+    return fit_calibration(logits, labels, weight=None if weight is None else weight / weight.mean())
 
 
 def scored_rows(

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from setwise.app.choice import Choice, choose_for_classes, refitted, shares
 from setwise.app.conclusion import about_model, candidate_row, column_importance
 from setwise.app.cross_fit import CrossFit, Event
+from setwise.app.decision import calibrate
 from setwise.app.ensemble import Ensemble
 from setwise.app.headline import headline_for_classes
 from setwise.app.importance import Importance, warning_of
@@ -27,7 +28,6 @@ from setwise.app.table_problem import TableProblem
 from setwise.app.test_set import class_values, macro_sentence
 from setwise.app.train_page import column_fates
 from setwise.app.train_report import ClassRow, ColumnRow, TrainReport
-from setwise.metrics import fit_calibration
 
 Floats = NDArray[np.float64]
 
@@ -57,7 +57,7 @@ def conclude_classes(
     stage("choosing")
     choices = choose_for_classes(heads, problem.rows.y, measure, seed=settings.seed, level=level)
     stage("calibrating")
-    calibrations = [fit_calibration(each.logits[each.name], each.labels, weight=each.weight) for each in choices]
+    calibrations = [calibrate(each.logits[each.name], each.labels, each.weight) for each in choices]
     out_of_fold = probabilities(np.stack([each.logits[each.name] for each in choices], axis=1), calibrations)
     stage("importance of the columns")
     columns = column_importance(problem, heads[0].folds, _scores_of_fold(choices), settings)
