@@ -109,7 +109,10 @@ def train(
     ] = None,
     target: Annotated[str | None, typer.Option(help="Target column of a table. [default: the last]")] = None,
     positive: Annotated[
-        str | None, typer.Option(help="Positive class, by name or index. [default: shirt for fashion]")
+        str | None,
+        typer.Option(
+            help="Positive class; without it a target of 3 values or more has several. [default: shirt for fashion]"
+        ),
     ] = None,
     subject_to: Annotated[
         list[str] | None,
@@ -256,7 +259,9 @@ def predict(
     ] = None,
     threshold: Annotated[
         float | None,
-        typer.Option(help="Calibrated probability from which on a row is positive. [default: the model's threshold]"),
+        typer.Option(
+            help="Calibrated probability from which on a row is positive; two classes. [default: the model's]"
+        ),
     ] = None,
 ) -> None:
     """Apply a model that `setwise train` wrote to the rows of a table."""
