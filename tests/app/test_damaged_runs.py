@@ -302,6 +302,28 @@ def test_predictions_need_the_model_alone(
     assert said == capsys.readouterr().out
 
 
+@pytest.mark.parametrize("damage", ["flip", "cut", "empty", "replaced", "delete"])
+@pytest.mark.parametrize("file", FILES)
+def test_an_evaluation_names_what_is_damaged(
+    table: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str], file: str, damage: str
+) -> None:
+    out = damaged(table.whole, tmp_path, file, damage)
+    before = files(out)
+    assert run(["evaluate", str(out)]) == 2
+    one_error(capsys, file)
+    assert files(out) == before
+
+
+def test_an_evaluation_of_an_undamaged_run_agrees_and_writes_nothing(
+    table: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run"
+    shutil.copytree(table.whole, out)
+    assert run(["evaluate", str(out)]) == 0
+    assert capsys.readouterr().err == ""
+    assert_same(out, table.whole)
+
+
 def test_an_undamaged_run_is_gone_on_with_in_silence(
     table: Run, stopped_table: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

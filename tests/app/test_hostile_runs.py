@@ -374,6 +374,30 @@ HOSTILE_FITS: dict[str, tuple[Damage, str]] = {
         "no trees",
     ),
 }
+
+
+def results(**values: Any) -> Damage:
+    return lambda out: change_json(out / "results.json", lambda stored: stored.update(values))
+
+
+def of_report(**values: Any) -> Damage:
+    return lambda out: change_json(out / "results.json", lambda stored: stored["report"].update(values))
+
+
+HOSTILE_RESULTS: dict[str, tuple[Damage, str]] = {
+    "format": (results(format=99), "format"),
+    "report": (results(report=None), "content cannot be right"),
+    "report of a list": (results(report=[]), "content cannot be right"),
+    "about": (results(about={}), "content cannot be right"),
+    "about of a text": (results(about="x"), "content cannot be right"),
+    "candidates": (of_report(candidates=3), "content cannot be right"),
+    "no candidates": (of_report(candidates=[]), "candidates"),
+    "candidates of numbers": (of_report(candidates=[1, 2]), "content cannot be right"),
+    "unknown candidate": (of_report(candidates=[{"name": "../../x"}]), "candidates"),
+    "many candidates": (of_report(candidates=[{"name": f"c{k}"} for k in range(10_000)]), "candidates"),
+    "remarks": (of_report(remarks=3), "content cannot be right"),
+    "text": (lambda out: (out / "results.json").write_bytes(seal_text('{"a": ' + DEEP + "}")), "nested"),
+}
 HOSTILE_RECORDS: dict[str, tuple[Damage, str]] = {
     "seed": (record(seed=10**9), "`seed`"),
     "method": (record(method="../../x"), "`method`"),
@@ -434,17 +458,18 @@ def check(runs: Path, source: str, out: Path, damage: Damage, command: str, mess
 def test_there_are_enough_of_them() -> None:
     images = [*HOSTILE_FILES, *HOSTILE_SETTINGS, *HOSTILE_RECORDS, *HOSTILE_SCORES, *HOSTILE_CHECKPOINTS]
     assert len(images) >= 60
-    tables = [*HOSTILE_FILES, *HOSTILE_TABLES, *HOSTILE_MODELS, *HOSTILE_TREES, *HOSTILE_FITS]
-    assert len(tables) >= 90
+    tables = [*HOSTILE_FILES, *HOSTILE_TABLES, *HOSTILE_MODELS, *HOSTILE_TREES, *HOSTILE_FITS, *HOSTILE_RESULTS]
+    assert len(tables) >= 100
 
 
 # ---------------------------------------------------------------- tables
 
 
+@pytest.mark.parametrize("command", ["resume", "evaluate"])
 @pytest.mark.parametrize("case", HOSTILE_FILES | HOSTILE_TABLES)
-def test_settings_of_a_table(runs: Path, tmp_path: Path, case: str) -> None:
+def test_settings_of_a_table(runs: Path, tmp_path: Path, case: str, command: str) -> None:
     damage, message = (HOSTILE_FILES | HOSTILE_TABLES)[case]
-    check(runs, "table", tmp_path / "run", damage, "resume", message)
+    check(runs, "table", tmp_path / "run", damage, command, message)
 
 
 @pytest.mark.parametrize("case", HOSTILE_MODELS)
@@ -457,6 +482,50 @@ def test_models(runs: Path, tmp_path: Path, case: str) -> None:
 def test_trees(runs: Path, tmp_path: Path, case: str) -> None:
     damage, message = HOSTILE_TREES[case]
     check(runs, "trees", tmp_path / "run", damage, "predict", rf"model\.safetensors.*({message})")
+
+
+@pytest.mark.parametrize("case", HOSTILE_RESULTS)
+def test_results(runs: Path, tmp_path: Path, case: str) -> None:
+    damage, message = HOSTILE_RESULTS[case]
+    check(runs, "table", tmp_path / "run", damage, "evaluate", rf"results\.json.*({message})")
+
+
+@pytest.mark.parametrize("case", [name for name in HOSTILE_FITS if name != "run null"])
+def test_fits_evaluated(runs: Path, tmp_path: Path, case: str) -> None:
+    damage, message = HOSTILE_FITS[case]
+    check(runs, "table", tmp_path / "run", damage, "evaluate", rf"safetensors.*({message})")
+
+
+@pytest.mark.parametrize("case", HOSTILE_TREES)
+def test_trees_evaluated(runs: Path, tmp_path: Path, case: str) -> None:
+    damage, message = HOSTILE_TREES[case]
+    check(runs, "trees", tmp_path / "run", damage, "evaluate", rf"safetensors.*({message})")
+
+
+@pytest.mark.parametrize("case", ["weights NaN", "wide", "calibration", "report", "deep"])
+def test_models_evaluated(runs: Path, tmp_path: Path, case: str) -> None:
+    damage, message = HOSTILE_MODELS[case]
+    check(runs, "table", tmp_path / "run", damage, "evaluate", rf"model\.safetensors.*({message})")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        fit_tensors(LINE_FIT, lambda tensors: tensors[LOGITS].mul_(2)),
+        of_report(threshold=0.999),
+        of_report(headline=["Shipped: the best model there is."]),
+        model(threshold=0.5),
+    ],
+)
+def test_better_figures_than_the_fits_give_are_noticed(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], damage: Damage
+) -> None:
+    out = tmp_path / "run"
+    shutil.copytree(runs / "table", out)
+    damage(out)
+    capsys.readouterr()
+    assert run(["evaluate", str(out)]) == 1
+    assert "Differs" in capsys.readouterr().out
 
 
 def files(out: Path) -> dict[str, bytes]:
