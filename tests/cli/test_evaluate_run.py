@@ -53,8 +53,8 @@ APART = ("--target", "fraud", "--drop", "day", "--drop", "part", "--drop", "risk
 KINDS: dict[str, tuple[str, ...]] = {
     "folds": (*APART, "--measure", "precision@recall>=0.8", "--models", "logistic,linear_measure", "--drop", "w"),
     "a test set": (
-        *("--target", "fraud", "--drop", "day", "--drop", "risk", "--drop", "w", "--split", "part", "--group", "region"),
-        *("--subject-to", "recall[group=sex]>=0.5", "--models", "logistic,lightgbm"),
+        *("--target", "fraud", "--drop", "day", "--drop", "risk", "--drop", "w", "--split", "part"),
+        *("--group", "region", "--subject-to", "recall[group=sex]>=0.5", "--models", "logistic,lightgbm"),
     ),
     "in time": (
         *("--target", "fraud", "--drop", "part", "--drop", "risk", "--drop", "w", "--time-column", "day"),

@@ -125,7 +125,7 @@ def load_table_problem(source: Any, settings: TrainSettings) -> TableProblem:
     for name in split_columns(table):
         raise InputError(f"Expected column {name!r}, which says train and test, to be named by --split or --drop.")
     learn, test = _split(table, settings.split)
-    weights = None if settings.weight is None else table.weights(settings.weight).astype(np.float64)
+    weights = _weights(table, settings)
     if len(table.classes) > 2:
         _check_each_class(table, learn, weights)
     else:
@@ -186,6 +186,20 @@ def _with_parts(table: RawTable, settings: TrainSettings) -> RawTable:
     apart |= {name: why for name, why in parts.items() if name is not None and name not in settings.use}
     features = tuple(name for name in table.features if name not in apart)
     return replace(table, features=features, use=tuple(settings.use), dropped=apart)
+
+
+def _weights(table: RawTable, settings: TrainSettings) -> NDArray[np.float64] | None:
+    """Sample weights of all rows, none of them beyond the bound."""
+    if settings.weight is None:
+        return None
+    weights = table.weights(settings.weight).astype(np.float64)
+    if settings.max_weight is not None and weights.max() > settings.max_weight:
+        row = int(np.argmax(weights > settings.max_weight))
+        raise InputError(
+            f"Expected `max_weight` to be at least every weight, but it is {settings.max_weight:g} and row {row + 1} of "
+            f"{settings.weight!r} holds {weights[row]:g}; raise it."
+        )
+    return weights
 
 
 def _split(table: RawTable, column: str | None) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:

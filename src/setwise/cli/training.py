@@ -105,8 +105,13 @@ def _table_settings(given: dict[str, Any], out: Path | None, *, resume: bool) ->
 
     if "data" in given:
         given["data"] = located(str(given["data"]))
+    if "max_weight" in given and "weight" not in given and not resume:
+        raise InputError("Expected --weight to name the column of weights beside --max-weight, but there is none.")
     if "models" in given:
-        given["models"] = [name.strip() for name in given["models"].split(",") if name.strip()]
+        named = given["models"]
+        given["models"] = [name.strip() for name in named.split(",") if name.strip()]
+        if not given["models"]:
+            raise InputError(f"Expected `models` to name candidates, such as logistic,lightgbm, but got {named!r}.")
     given |= {name: tuple(given[name]) for name in ("group", "drop", "use", "subject_to", "models") if name in given}
     if out is None:
         stem = Path(given["data"]).name.split(".")[0]
