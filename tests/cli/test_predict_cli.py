@@ -5,19 +5,18 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from setwise import metrics
 from setwise.app.model_file import TableModel
-from setwise.app.run_folder import RunFolder
+from setwise.app.reevaluation import read_run
 from setwise.cli.app import run
 
-QUICK = ("--epochs", "2", "--seeds", "1", "--batch-size", "32")
+QUICK = ("--models", "logistic")
 
 
 def bank(rows: int = 160, seed: int = 0) -> str:
@@ -53,21 +52,12 @@ def new_table(folder: Path, *columns: str, file: str = "new.csv") -> Path:
 
 def test_train_says_where_the_model_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "bank.csv").write_text(bank())
-    arguments = ["train", str(tmp_path / "bank.csv"), "--drop", "when", "--out", str(tmp_path / "run")]
-    assert run([*arguments, "--subject-to", "fpr[sex=F]<=0.5", "--set", "width=4", *QUICK]) == 0
+    arguments = ["train", str(tmp_path / "bank.csv"), "--drop", "when", "--out", str(tmp_path / "run"), *QUICK]
+    assert run([*arguments, "--subject-to", "fpr[sex=F]<=0.5"]) == 0
     printed = capsys.readouterr().out
-    kept = "(AUROC loss, seed 0, the best on its validation set)"
-    assert f"Model:  {tmp_path / 'run' / 'model.safetensors'} {kept}" in printed
+    assert f"Model:  {tmp_path / 'run' / 'model.safetensors'}\n" in printed
     assert re.search(
-        r"fpr\[sex=F\]<=0\.5: Cross-entropy .*, met in \d of 1 test set \(certain in \d\); AUROC loss", printed
-    )
-    assert json.loads((tmp_path / "run" / "settings.json").read_text())["settings"]["width"] == 4
-
-
-def fitted_on_validation(folder: Path, about: Mapping[str, Any]) -> metrics.CalibrationMap:
-    arrays = RunFolder(folder).scores(about["seed"], about["method"])
-    return metrics.fit_calibration(
-        arrays["validation_scores"], arrays["validation_labels"], weight=arrays.get("validation_weights")
+        r"\nfpr\[sex=F\] <= 0\.5 holds with 95 % confidence \(upper bound 0\.\d+; \d+ out-of-fold", printed
     )
 
 
@@ -80,14 +70,39 @@ def test_predictions_are_those_of_the_model(trained: Path, tmp_path: Path, capsy
     model = TableModel.load(trained)
     read = list(csv.DictReader(path.read_text().splitlines()))
     cells = {name: [row[name] for row in read] for name in ("age", "job", "sex")}
-    expected = model.predict(cells)
-    assert [row["prediction"] for row in rows] == list(expected.classes)
+    expected = model.apply(cells)
+    assert [row["prediction"] for row in rows] == list(expected.classes) == model.predict(cells).tolist()
     assert [float(row["probability"]) for row in rows] == pytest.approx(expected.probabilities.tolist(), rel=1e-5)
-    assert model.calibration == fitted_on_validation(trained, model.about)
     said = capsys.readouterr().err
     assert f"Predictions: {out}" in said
     assert "20 rows" in said
     assert "Left out" not in said
+
+
+def test_the_calibration_is_that_of_the_out_of_fold_scores(trained: Path) -> None:
+    stored = read_run(trained)
+    fits = stored.fits[0]
+    own = metrics.fit_calibration(fits["logistic"].logits, fits.rows.y)
+    assert TableModel.load(trained).calibration == own
+
+
+def test_several_classes_have_a_probability_each(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "bank.csv").write_text(re.sub(r"(?m),clerk,(.*,)yes$", r",clerk,\1maybe", bank(300)))
+    options = ["--target", "fraud", "--drop", "when", "--out", str(tmp_path / "run"), *QUICK]
+    assert run(["train", str(tmp_path / "bank.csv"), *options]) == 0
+    capsys.readouterr()
+    assert run(["predict", str(tmp_path / "run"), str(new_table(tmp_path, "age", "job", "sex"))]) == 0
+    output = capsys.readouterr()
+    rows = list(csv.DictReader(output.out.splitlines()))
+    assert len(rows) == 20
+    names = [name for name in rows[0] if name not in ("row", "prediction")]
+    assert len(names) == 3
+    for row in rows:
+        values = {name: float(row[name]) for name in names}
+        assert sum(values.values()) == pytest.approx(1, abs=1e-5)
+        assert row["prediction"] in max(values, key=lambda name: values[name])
+    assert run(["predict", str(tmp_path / "run"), str(tmp_path / "new.csv"), "--threshold", "0.5"]) == 2
+    assert "threshold" in capsys.readouterr().err
 
 
 def test_without_out_they_go_to_stdout_and_remarks_do_not(
@@ -173,8 +188,8 @@ WRONG: dict[str, tuple[Wrong, str]] = {
     "no data": (lambda run_, _: ["predict", str(run_)], "DATA"),
     "model is text": (text_as_model, r"model\.safetensors to be a model file"),
     "newer model": (newer, "format is 99.*update"),
-    "weights of a run": (
-        lambda run_, folder: ["predict", f"{run_}/models/seed0-f1.safetensors", str(new_table(folder, "age", "b"))],
+    "a fit of a run": (
+        lambda run_, folder: ["predict", f"{run_}/fits/logistic-0.safetensors", str(new_table(folder, "age", "b"))],
         "holds other tensors",
     ),
     "missing file": (lambda run_, folder: ["predict", str(run_), str(folder / "none.csv")], r"none\.csv"),

@@ -73,7 +73,7 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
         r"at least 2 positives and 2 negatives.* has 0 and",
     ),
     "time misspelt": ((*GOOD, "--time-column", "dya"), r"`time_column`.*'dya'.*did you mean 'day'"),
-    "time of texts": ((*GOOD, "--time-column", "country"), r"`time_column` to be a column of dates or numbers.*'country'"),
+    "time of texts": ((*GOOD, "--time-column", "country"), r"`time_column` to be a column of dates.*'country'"),
     "folds of an unknown column": ((*GOOD, "--group-folds", "person"), r"`group_folds`.*'person'"),
     "one group only": ((*GOOD, "--group-folds", "one"), r"at least 2 groups"),
     "time and groups": (

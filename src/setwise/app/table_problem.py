@@ -196,8 +196,8 @@ def _weights(table: RawTable, settings: TrainSettings) -> NDArray[np.float64] | 
     if settings.max_weight is not None and weights.max() > settings.max_weight:
         row = int(np.argmax(weights > settings.max_weight))
         raise InputError(
-            f"Expected `max_weight` to be at least every weight, but it is {settings.max_weight:g} and row {row + 1} of "
-            f"{settings.weight!r} holds {weights[row]:g}; raise it."
+            f"Expected `max_weight` to be at least every weight, but it is {settings.max_weight:g} and row {row + 1} "
+            f"of {settings.weight!r} holds {weights[row]:g}."
         )
     return weights
 
