@@ -95,12 +95,12 @@ def test_several_classes_have_a_probability_each(tmp_path: Path, capsys: pytest.
     output = capsys.readouterr()
     rows = list(csv.DictReader(output.out.splitlines()))
     assert len(rows) == 20
-    names = [name for name in rows[0] if name not in ("row", "prediction")]
-    assert len(names) == 3
+    assert list(rows[0]) == ["row", "prediction", "probability", "p(maybe)", "p(no)", "p(yes)"]
     for row in rows:
-        values = {name: float(row[name]) for name in names}
+        values = {name: float(row[f"p({name})"]) for name in ("maybe", "no", "yes")}
         assert sum(values.values()) == pytest.approx(1, abs=1e-5)
-        assert row["prediction"] in max(values, key=lambda name: values[name])
+        assert row["prediction"] == max(values, key=lambda name: values[name])
+        assert float(row["probability"]) == max(values.values())
     assert run(["predict", str(tmp_path / "run"), str(tmp_path / "new.csv"), "--threshold", "0.5"]) == 2
     assert "threshold" in capsys.readouterr().err
 
@@ -190,7 +190,7 @@ WRONG: dict[str, tuple[Wrong, str]] = {
     "newer model": (newer, "format is 99.*update"),
     "a fit of a run": (
         lambda run_, folder: ["predict", f"{run_}/fits/logistic-0.safetensors", str(new_table(folder, "age", "b"))],
-        "holds other tensors",
+        "fits/logistic-0.*to be of format 3, but its format is",
     ),
     "missing file": (lambda run_, folder: ["predict", str(run_), str(folder / "none.csv")], r"none\.csv"),
     "missing column": (with_table("age", "job"), "no 'sex' among age, job"),
