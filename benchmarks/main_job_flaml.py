@@ -4,15 +4,15 @@ FLAML has dependencies of its own, so it runs in an environment of its own, and 
 
     python benchmarks/main_job.py --splits 3 --logits runs/main_job          # what the main job scores, and its seconds
     python benchmarks/main_job_flaml.py export --logits runs/main_job --folder runs/flaml
-    python -m venv /tmp/flaml && /tmp/flaml/bin/pip install "flaml[automl]" scikit-learn lightgbm
-    /tmp/flaml/bin/python benchmarks/main_job_flaml.py fit --folder runs/flaml [--times 1]
+    python -m venv .venv-flaml && .venv-flaml/bin/pip install "flaml[automl]" scikit-learn lightgbm
+    .venv-flaml/bin/python benchmarks/main_job_flaml.py fit --folder runs/flaml [--times 1]
     python benchmarks/main_job_flaml.py compare --logits runs/main_job --folder runs/flaml
 
 ``export`` writes the rows of each table and split with the CPU seconds that all candidates took (npz); ``fit`` lets
 FLAML search so long on one core with ``metric="ap"`` and writes its scores of the test rows, with the CPU seconds it
-took and the model that it chose (npz and JSON); ``compare`` prints both side by side. FLAML's budget is wall time; here
-its clock shows the CPU time of its process, so that a busy machine does not shorten its search. ``--times 5`` gives it
-five times as long. What is fitted already is not fitted again.
+took and the model that it chose (npz and JSON); ``compare`` keeps what both reach in ``--out`` and prints it side by
+side. FLAML's budget is wall time; here its clock shows the CPU time of its process, so that a busy machine does not
+shorten its search. ``--times 5`` gives it five times as long. What is fitted already is not fitted again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ import json
 import sys
 import time
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -81,13 +83,11 @@ def fit(options: argparse.Namespace) -> None:
 
 
 def compare(options: argparse.Namespace) -> None:
-    """Means over splits and tables, and paired differences."""
-    from main_job import MEASURE, MEASURES, judge, values_of
-    from setwise.metrics import paired_mean_interval
+    """Judge the scores of both, keep a line of JSON for each table and split, and print what all lines say."""
+    from main_job import MEASURE, judge, values_of
 
-    ours, theirs, spent, text = [], [], [], []
+    lines = []
     for name in options.tables:
-        own, other = [], []
         for split in range(options.splits):
             stem = f"{name.replace(' ', '_')}-{split}"
             out = options.folder / f"x{options.times:g}" / f"{stem}.json"
@@ -96,22 +96,42 @@ def compare(options: argparse.Namespace) -> None:
             with np.load(options.logits / f"{stem}.npz") as kept:
                 stored = dict(kept)
             found = json.loads(out.read_text(encoding="utf-8"))
-            own.append(judge(stored, MEASURE)["measures"]["shipped"])
-            other.append(values_of(np.array(found["scores"]), stored["test_labels"]))
-            spent.append([float(stored["seconds"].sum()), found["seconds"]])
-        if own:
-            ours.append(np.mean(own, axis=0))
-            theirs.append(np.mean(other, axis=0))
-            cells = [f"{a:.3f} | {b:.3f}" for a, b in zip(ours[-1], theirs[-1], strict=True)]
-            text.append(f"| {name} | {len(own)} | {' | '.join(cells)} |")
-    print(f"| table | splits | {' | '.join(f'{name} | FLAML' for name in MEASURES)} |\n|{'---|' * 8}")
-    print("\n".join(text))
+            lines.append(
+                {
+                    "table": name,
+                    "split": split,
+                    "times": options.times,
+                    "shipped": judge(stored, MEASURE)["measures"]["shipped"],
+                    "flaml": values_of(np.array(found["scores"]), stored["test_labels"]),
+                    "seconds": [float(stored["seconds"].sum()), found["seconds"]],
+                    "model": found["model"],
+                }
+            )
+    options.out.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    print(summary(lines))
+
+
+def summary(lines: Sequence[dict[str, Any]]) -> str:
+    """Means over splits and tables, and paired differences over tables."""
+    from main_job import MEASURES
+    from setwise.metrics import paired_mean_interval
+
+    text = [f"| table | splits | {' | '.join(f'{name} | FLAML' for name in MEASURES)} |", f"|{'---|' * 8}"]
+    means = []
+    for table in dict.fromkeys(line["table"] for line in lines):
+        own = [line for line in lines if line["table"] == table]
+        means.append([np.mean([line[who] for line in own], axis=0) for who in ("shipped", "flaml")])
+        cells = [f"{a:.3f} | {b:.3f}" for a, b in zip(*means[-1], strict=True)]
+        text.append(f"| {table} | {len(own)} | {' | '.join(cells)} |")
+    both = np.array(means)  # shape: (tables, 2, measures)
     for k, name in enumerate(MEASURES):
-        a, b = np.array(ours)[:, k], np.array(theirs)[:, k]
+        a, b = both[:, 0, k], both[:, 1, k]
         gap = paired_mean_interval(a, b)
-        print(f"{name}: {a.mean():.4f}, FLAML {b.mean():.4f}; {gap.estimate:+.4f} [{gap.low:+.4f}, {gap.high:+.4f}]")
-    mean = np.mean(spent, axis=0)
-    print(f"CPU seconds a split: {mean[0]:.1f}, FLAML {mean[1]:.1f}")
+        shown = f"{gap.estimate:+.4f} [{gap.low:+.4f}, {gap.high:+.4f}]"
+        text.append(f"{name}: {a.mean():.4f}, FLAML {b.mean():.4f}; {shown}")
+    mean = np.mean([line["seconds"] for line in lines], axis=0)
+    text.append(f"CPU seconds a split: {mean[0]:.1f}, FLAML {mean[1]:.1f}")
+    return "\n".join(text)
 
 
 def main() -> int:
@@ -123,6 +143,7 @@ def main() -> int:
     parser.add_argument("--times", type=float, default=1.0, help="how many times the main job's CPU time FLAML gets")
     parser.add_argument("--logits", type=Path, default=Path("runs/main_job"))
     parser.add_argument("--folder", type=Path, default=Path("runs/flaml"))
+    parser.add_argument("--out", type=Path, default=Path("runs/main_job_flaml.jsonl"))
     options = parser.parse_args()
     {"export": export, "fit": fit, "compare": compare}[options.what](options)
     return 0
