@@ -100,7 +100,7 @@ def assert_same_run(out: Path, other: Path) -> None:
 
 def test_the_folder_holds_everything(finished: Path, settings: ComparisonSettings) -> None:
     assert {path.name for path in finished.iterdir()} == {
-        "settings.json", "runs.jsonl", "results.json", "report.html", "model.safetensors",
+        "settings.json", "runs.jsonl", "results.json", "report.html",
         "models", "scores", "checkpoints", ".lock",
     }  # fmt: skip
     stems = {f"seed{seed}-{method}" for seed in (0, 1) for method in ("cross_entropy", "auc")}
@@ -509,10 +509,14 @@ def no_runs(out: Path) -> None:
         (remove("settings.json"), r"no settings\.json"),
         (write("settings.json", "{"), r"settings\.json .*damaged.*--overwrite"),
         (write("settings.json", "[]"), r"settings\.json .*damaged.*--overwrite"),
-        (resealed('{"format": 99}'), "format 4"),
-        (resealed('{"format": 4, "data": "", "settings": {"epochs": 0}}'), "`epochs`"),
-        (resealed('{"format": 4, "data": "", "settings": {"epoks": 1}}'), "`epoks` .*did you mean 'epochs'"),
-        (resealed('{"format": 4, "data": "", "settings": {"epochs": "9"}}'), "`epochs`"),
+        (resealed('{"format": 99}'), "format 5"),
+        (resealed('{"format": 5, "data": "", "settings": {}}'), "its job is None"),
+        (resealed('{"format": 5, "job": "images", "data": "", "settings": {"epochs": 0}}'), "`epochs`"),
+        (
+            resealed('{"format": 5, "job": "images", "data": "", "settings": {"epoks": 1}}'),
+            "`epoks` .*did you mean 'epochs'",
+        ),
+        (resealed('{"format": 5, "job": "images", "data": "", "settings": {"epochs": "9"}}'), "`epochs`"),
         (remove("results.json"), r"no results\.json.*--resume"),
         (write("results.json", '{"runs": 3}'), r"results\.json .*checksum differs.*--resume"),
         (no_runs, r"results\.json .*content cannot be right"),

@@ -15,9 +15,8 @@ import torch
 from setwise import metrics
 from setwise._checks import InputError
 from setwise.app.constraints import Constraints, Groups, check_text, group_columns, scored
-from setwise.app.model_file import TableModel
 from setwise.app.run_folder import RunFolder
-from setwise.data import NumberCode, read_frame
+from setwise.data import NumberCode
 from setwise.experiments import comparison
 from setwise.experiments.comparison import ComparisonSettings, compare, with_epochs
 from setwise.experiments.problem import draw, draw_rows, load_problem
@@ -263,9 +262,9 @@ def test_a_floor_is_certified_on_rows_that_choose_nothing_else(
     positives, bound = int(labels.sum()), choice.bounds[0].bound
     line = f"recall >= 0.6 holds with 95 % confidence (lower bound {bound:.3f}; {positives} calibration positives)."
     assert run["certificate"]["said"] == [line]
-    assert results.certificate_lines() == [line]
-    assert TableModel.load(tmp_path / "out").about["certificate"]["said"] == [line]
-    assert results_of(tmp_path / "out")["model"]["certificate"]["certified"] is True
+    summary = "1 of 1 with cross-entropy, 1 of 1 with precision at recall 0.6 loss."
+    assert results.certificate_lines() == [f"Thresholds certified at 95 % on calibration rows: {summary}"]
+    assert results_of(tmp_path / "out")["runs"][1]["certificate"]["certified"] is True
     assert rejudge(tmp_path / "out").disagreements == []
     again = rejudge(tmp_path / "out", subject_to="recall>=0.99")
     needed = f"{positives} positives cannot certify recall >= 0.99 at 95 %; 299 can"
@@ -330,34 +329,12 @@ def test_differences_are_said_not_to_be_certified(
 ) -> None:
     monkeypatch.setattr(comparison, "write_report", lambda *_: None)
     one = replace(settings, seeds=1, epochs=1, validation=0.5, subject_to=("tpr_difference[group=sex]<=0.9",))
-    said = compare(one, tmp_path / "out").certificate_lines()
+    results = compare(one, tmp_path / "out")
+    summary = "0 of 1 with cross-entropy, 0 of 1 with AUROC loss."
+    assert results.certificate_lines() == [f"Thresholds certified at 95 % on calibration rows: {summary}"]
     reason = "has no exact test, since it is a difference between groups; it is considered on these rows only"
+    said = results.runs[1]["certificate"]["said"]
     assert said == [f"Not certified: tpr_difference[group=sex]<=0.9 {reason}."]
-
-
-def test_the_best_seed_on_validation_is_kept_and_predicts_as_it_did(full: tuple[ComparisonSettings, Path]) -> None:
-    settings, out = full
-    results = results_of(out)
-    kept = results["model"]
-    ours = [run for run in results["runs"] if run["method"] == settings.measure]
-    best = max(
-        ours,
-        key=lambda run: (
-            run["certificate"]["certified"],
-            run["feasible"],
-            run["history"]["measure"][run["best_epoch"] - 1],
-        ),
-    )
-    assert (kept["seed"], kept["method"]) == (best["seed"], settings.measure)
-    model = TableModel.load(out)
-    found = model.predict(read_frame(settings.data, texts=model.encoding.texts)[0])
-    rows, _ = draw_rows(load_problem(settings), settings, best["seed"])
-    stored = RunFolder(out).scores(best["seed"], settings.measure)["test_scores"]
-    np.testing.assert_array_equal(found.scores[rows["test"]], stored)
-    positive = np.array([name == "1" for name in found.classes])
-    np.testing.assert_array_equal(positive, found.scores >= np.float32(best["threshold"]))
-    assert model.recipe == settings.recipe().to_dict()
-    assert model.about["subject_to"] == list(settings.subject_to)
 
 
 def test_the_page_shows_groups_and_constraints(full: tuple[ComparisonSettings, Path]) -> None:
@@ -365,10 +342,6 @@ def test_the_page_shows_groups_and_constraints(full: tuple[ComparisonSettings, P
     assert "recall[sex=Female]&gt;=0.6" in page
     assert '"groups":[["sex",["Female","Male"]]]' in page
     assert "weighted by the column w" in page
-    assert "What became of every column" in page
-    assert "category: 2 values, one 0/1 input each; results by group" in page
-    assert "sample weight, no input" in page
-    assert "setwise predict model.safetensors new.csv" in page
 
 
 def test_weights_change_the_training(
