@@ -386,6 +386,10 @@ def test_weights_are_certified_with_a_bound_alone() -> None:
     assert sure is not None
     assert not bare["certified"]
     assert sure["certified"]
+    with pytest.raises(InputError, match="Expected `max_weight` to be at least every weight"):
+        TableClassifier(**QUICK, subject_to="recall>=0.6", max_weight=1.5).fit(X, Y, weight)
+    twice = TableClassifier(**QUICK, max_weight=2).fit(X.repeat(2, axis=0), Y.repeat(2), weight.repeat(2))
+    assert twice.model_.about["rows"] >= 300  # joined rows are heavier than the bound, and nothing is certified
 
 
 def test_it_goes_wherever_a_classifier_goes(table: pd.DataFrame) -> None:

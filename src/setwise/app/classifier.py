@@ -175,6 +175,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._check_classes()
         values = target_values(self.classes_)
         plain, name = self._settings(values), getattr(y, "name", None)  # of a series
+        certifies = bool(plain.confidence and plain.floors and len(values) == 2)
         table, roles = training_table(
             frame,
             values[label],
@@ -182,11 +183,12 @@ class TableClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             parts,
             target_name=name if isinstance(name, str) and name else "y",
             folds=plain.folds,
-            counts_draws=bool(plain.confidence and plain.floors and len(values) == 2),
+            counts_draws=certifies,
         )
         use = () if is_frame(X) else tuple(frame.columns)
         self._columns, self._names = tuple(frame.columns), tuple(map(value_name, values))
-        self._train(table, replace(plain, **roles, use=use))
+        bound = plain.max_weight if certifies else None  # of single rows, not of equal ones that are joined
+        self._train(table, replace(plain, **roles, use=use, max_weight=bound))
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
