@@ -189,3 +189,18 @@ def test_the_page_of_several_classes(visit: Callable[..., Page], tmp_path: Path)
         assert re.search(r"logistic regression\s+0\.\d", page.inner_text("#candidates"))
         SHOTS.mkdir(parents=True, exist_ok=True)
         page.screenshot(path=SHOTS / f"train-classes-{width}.png", full_page=True)
+
+
+def test_the_measure_is_the_same_wherever_it_stands(visit: Callable[..., Page], run: Path) -> None:
+    page, report = visit(run / "report.html"), TableModel.load(run).report()
+    rows = {row.title: row for row in report.candidates}
+    heads = page.locator("#measures thead th").all_inner_texts()[1:]
+    shown = next(cells for cells in table(page, "measures") if cells[0].startswith("Precision at recall"))
+    for head, cell in zip(heads, shown[1:], strict=True):
+        title = re.sub(r"^shipped \((.*)\)$", r"\1", head)
+        assert cell.startswith(f"{rows[title].value.estimate:.3f} "), (head, cell)
+    compared = page.locator(".comparison tbody tr").all_inner_texts()
+    assert any(text.startswith("AUROC") for text in compared)
+    assert not any(text.startswith("Precision at recall") for text in compared), (
+        "that of the candidates allows for more"
+    )

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from setwise import metrics
 from setwise.app import candidates
+from setwise.app.conclusion import chosen
 from setwise.app.fit_store import FORMAT, FitStore
 from setwise.app.model_file import TableModel
 from setwise.app.reevaluation import read_run
@@ -136,6 +137,22 @@ def test_it_prints_what_train_printed(csv: Path, tmp_path: Path, capsys: pytest.
     trained = capsys.readouterr().out
     assert run(["evaluate", str(folder)]) == 0
     assert capsys.readouterr().out.removesuffix(AGREES) == trained.partition("Report: ")[0]
+
+
+def test_the_page_has_the_measure_and_not_what_the_candidates_are_compared_by(finished: Callable[[str], Path]) -> None:
+    results = json.loads((finished("a test set") / "results.json").read_text())
+    stored = read_run(finished("a test set"))
+    _, choice = chosen(stored.problem, stored.fits[0], stored.settings)
+    assert results["report"]["criterion"] == "Precision under the constraints"
+    row = results["evaluation"]["columns"][0]["measures"][0]
+    assert row["title"] == "AUROC"
+    assert row["interval"]["estimate"] == pytest.approx(metrics.auroc(choice.logits[choice.name], choice.labels))
+    assert results["report"]["headline"][1].startswith("Precision under the constraints on new rows: ")
+    results = json.loads((finished("folds") / "results.json").read_text())
+    values = {row["title"]: row["value"][0] for row in results["report"]["candidates"]}
+    for column in results["evaluation"]["columns"]:
+        shown = next(row for row in column["measures"] if row["key"] == results["evaluation"]["measure"])
+        assert shown["interval"]["estimate"] == values[re.sub(r"^shipped \((.*)\)$", r"\1", column["name"])]
 
 
 def test_candidates_that_the_time_limit_left_out_stay_out(

@@ -31,6 +31,7 @@ def assess(
     *,
     title: str,
     classes: Sequence[str],
+    by_measure: bool = True,
 ) -> Evaluation:
     """Evaluate the shipped scores, logistic regression's and those of the best cross-entropy candidate.
 
@@ -41,6 +42,8 @@ def assess(
         settings: What was asked for.
         title: Of the page.
         classes: Names of label 0 and label 1.
+        by_measure: Whether the measure has made the choice, whose estimates for new rows are then shown; constraints
+            by group have a criterion of their own.
     """
     named = {f"{SHIPPED} ({choice.title(choice.name)})": (choice.name, decision)}
     for name in dict.fromkeys((BASELINE, choice.best_cross_entropy)):
@@ -49,10 +52,11 @@ def assess(
             named[choice.title(name)] = name, own
     decisions = {title: own for title, (_, own) in named.items()}
     scores = {title: probabilities(own.calibration, choice.logits[name]) for title, (name, own) in named.items()}
+    reported = _reported(settings.measure)
     found = evaluate(
         scores,
         np.array(classes)[choice.labels],
-        measure=_reported(settings.measure),
+        measure=reported,
         threshold={title: own.threshold for title, own in decisions.items()},
         weight=choice.weight,
         group={name: np.array(group.names)[group.codes] for name, group in groups.items()} or None,
@@ -64,8 +68,14 @@ def assess(
     )
     constraints = Constraints(settings.subject_to, groups)
     columns = [_decided(column, decisions[column.name], settings, constraints) for column in found.columns]
-    columns[0] = _honest(columns[0], choice, found.measure)
-    return replace(found, columns=tuple(columns), subject_to=settings.floors)
+    compared = found.comparisons
+    if by_measure and reported is not None:
+        keys = [name for name, _ in named.values()]
+        columns = [_estimated(column, choice, name, found.measure) for column, name in zip(columns, keys, strict=True)]
+        # The paired difference that allows for the choice stands in the table of candidates; one that does not would
+        # contradict it.
+        compared = tuple(row for row in compared if row.key != found.measure)
+    return replace(found, columns=tuple(columns), comparisons=compared, subject_to=settings.floors)
 
 
 def probabilities(calibration: CalibrationMap, logits: Floats) -> Floats:
@@ -116,8 +126,9 @@ def _check(bound: ConstraintBound, settings: TrainSettings, constraints: Constra
     )
 
 
-def _honest(column: ScoreColumn, choice: Choice, key: str) -> ScoreColumn:
-    """The measure asked for as it is estimated for new rows, the choice allowed for."""
-    estimate = choice.selection.estimate
+def _estimated(column: ScoreColumn, choice: Choice, name: str, key: str) -> ScoreColumn:
+    """The column with the measure asked for estimated for new rows: the choice and few rows allowed for."""
+    selection = choice.selection
+    estimate = selection.estimate if name == choice.name else selection.interval_of(name)
     rows = tuple(MeasureRow(row.key, row.title, estimate) if row.key == key else row for row in column.measures)
     return replace(column, measures=rows)

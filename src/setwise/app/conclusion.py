@@ -163,7 +163,7 @@ def _report(
     remarks = [f"{choice.fits.skipped[name]}: {name} was left out." for name in choice.fits.skipped]
     said = headline(choice, decision, criterion)
     if problem.test is not None:
-        said += test_sentences(problem.test, choice.ensemble, decision, settings, ThresholdRule.of(settings))
+        said += test_sentences(problem.test, choice.ensemble, decision, settings, decision.rule)
     return TrainReport(
         title=title,
         measure=measure.title,
@@ -175,7 +175,9 @@ def _report(
         threshold=decision.threshold,
         certificate=decision.certificate,
         level=choice.selection.estimate.level,
-        evaluation=assess(choice, decision, groups, settings, title=title, classes=classes),
+        evaluation=assess(
+            choice, decision, groups, settings, title=title, classes=classes, by_measure=criterion == measure.title
+        ),
         fates=column_fates(problem.encoding, settings),
     )
 

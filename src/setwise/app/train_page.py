@@ -42,8 +42,8 @@ def _tables(report: TrainReport) -> list[PlainTable]:
             "Candidates",
             heads,
             rows,
-            "Each row of the table is scored by models that have not seen it. The line of what is shipped allows for "
-            "its having been chosen; the others are as if fixed beforehand. Differences are paired.",
+            "Each row of the table is scored by models that have not seen it. These are estimates for new rows: what "
+            "few rows add is taken off, and from what is shipped what the choice adds. Differences are paired.",
             "candidates",
             (0, 4),
         )
