@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 from setwise import metrics
-from setwise.app.model_file import TableModel
+from setwise.app.model_file import TableModel, load_model
 from setwise.cli.app import run
 from setwise.data import read_table
 from support.flawed_tables import FLAWS, write_bytes
 
 QUICK = ("--models", "logistic")
+SEVERAL = ("three classes",)  # what reads a table of one class against the others refuses, training takes
+CHANCE = ("five positives",)  # whose labels have nothing to do with "x"
 
 
 @pytest.mark.parametrize("flaw", FLAWS)
@@ -26,6 +28,11 @@ def test_each_flaw_ends_in_a_good_model_or_in_one_line(
     code = run(["train", str(path), *case.options, "--out", str(out), *QUICK])
     output = capsys.readouterr()
     kind, expected = case.expected
+    if flaw in SEVERAL:
+        assert code == 0, output.err
+        assert len(load_model(out).encoding.classes) == 3
+        assert "for each of 3 classes against the others" in output.out
+        return
     if kind == "refuses":
         assert code == 2
         assert output.out == ""
@@ -43,5 +50,5 @@ def test_each_flaw_ends_in_a_good_model_or_in_one_line(
     target = case.options[1] if "--target" in case.options else None
     table = read_table(path, target=target, positive=positive)
     found = TableModel.load(out).apply(table.frame)
-    assert metrics.auroc(found.scores, table.labels) > 0.8
+    assert flaw in CHANCE or metrics.auroc(found.scores, table.labels) > 0.8
     assert run(["predict", str(out), str(path), "--out", str(tmp_path / "predictions.csv")]) == 0
