@@ -22,7 +22,7 @@ from setwise.app.settings import CONFIDENCE, TrainSettings
 from setwise.lagrangian._report import Scored
 from setwise.lagrangian.rates import RateConstraint
 from setwise.lagrangian.thresholds import ThresholdFit
-from setwise.metrics import CalibrationMap, choose_threshold, fit_calibration
+from setwise.metrics import CalibrationMap, IsotonicCalibration, PlattScaling, choose_threshold, fit_calibration
 from setwise.metrics.certified import ConstraintBound
 
 LESS_SURE = (0.9, 0.8, 0.7, 0.6, 0.5)  # confidences that are tried where the one asked for cannot be had
@@ -174,12 +174,12 @@ def _fits(part: Scored, constraints: Constraints, maximize: str, rule: Threshold
 
 def _instead(fit: ThresholdFit) -> str:
     """What the threshold does where the confidence asked for cannot be had."""
-    if not fit.certified:
+    if not fit.certified or fit.confidence is None:
         return "The threshold meets what can be met on the rows of the table; new rows may miss it."
     return f"The threshold is one at which it holds with {100 * fit.confidence:.10g} % confidence."
 
 
-def calibrate(logits: Floats, labels: NDArray[np.int64], weight: Floats | None) -> CalibrationMap:
+def calibrate(logits: Floats, labels: NDArray[np.int64], weight: Floats | None) -> PlattScaling | IsotonicCalibration:
     """The map from out-of-fold scores to probabilities; only the ratios of weights matter, as in the fits.
 
     Args:
