@@ -28,7 +28,7 @@ pytest.importorskip("lightgbm")
 
 FORK = multiprocessing.get_context("fork")
 QUICK = ("--models", "logistic,lightgbm", "--workers", "1")
-LONG = ("--models", "logistic,linear_measure,lightgbm,extra_trees,network", "--folds", "4", "--workers", "2")
+LONG = ("--models", "logistic,linear_measure,lightgbm,extra_trees,network", "--folds", "3", "--workers", "2")
 IMAGES = ("--seeds", "1", "--epochs", "6", "--minority", "0", "--set", "width=4")
 
 
@@ -128,6 +128,6 @@ def test_a_training_on_images_killed_once(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_killed_at_twenty_moments(tmp_path: Path) -> None:
     draw = random.Random(0)  # noqa: S311 (any moments will do)
-    command = [str(write_table(tmp_path / "bank.csv", 800)), *LONG]
+    command = [str(write_table(tmp_path / "bank.csv", 500)), *LONG]
     moments = [[draw.uniform(0.02, 0.95)] for _ in range(20)]
     assert check(command, tmp_path, moments) == 20
