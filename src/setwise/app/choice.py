@@ -80,8 +80,8 @@ def fixed_candidate(labels: NDArray[np.int64], names: Collection[str]) -> str | 
 
     With few positives nearly every candidate is within a standard error of the best, so that the rule of one standard
     error ships the simplest or a lucky one. The stack is drawn to the mean of all. Over 67 tables, 162 splits, average
-    precision of the chosen candidate less that of the stack, by positives to learn from: below 20 -0.022 (standard error
-    0.010), 20 to 99 -0.001 (0.004), from 100 on -0.002 (0.002); AUROC -0.015, -0.002, -0.002.
+    precision of the chosen candidate less that of the stack, by positives to learn from: below 20 -0.022 (standard
+    error 0.010), 20 to 99 -0.001 (0.004), from 100 on -0.002 (0.002); AUROC -0.015, -0.002, -0.002.
 
     Args:
         labels: Of the rows that are scored.  # shape: (n,)
