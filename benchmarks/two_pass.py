@@ -4,7 +4,7 @@ Every cell is a fresh process on one thread. Memory is the growth of the peak re
 take: for one chunk, forward and backward; for the whole set in two passes, chunk by chunk; for an epoch of plain
 batches of that size; and for the whole set in one pass, where it fits. It is taken with an allocator that gives large
 pieces back at once, which shows what is in use, and once more with the default one, which keeps some of what is freed,
-in a plain epoch as well; there with `give_back=True`, which is the default, and without. The ratio that the level is
+in a plain epoch as well; there with `give_back=True` and without, which is the default. The ratio that the level is
 for is that of two passes, in use and with `give_back=True`, to what one chunk has in use. Seconds are CPU seconds with
 the default allocator.
 

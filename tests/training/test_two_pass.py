@@ -434,22 +434,24 @@ class Options:
         return 1
 
 
-def test_memory_is_given_back_unless_refused_and_the_gradient_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_is_given_back_where_it_is_asked_for_and_the_gradient_is_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     options = Options()
     monkeypatch.setattr(_memory, "_mallopt", lambda: options)
     for name in _memory._CHOSEN:
         monkeypatch.delenv(name, raising=False)
     model = network()
-    TwoPass(model, AUCLoss(), chunk_size=64, give_back=False).backward(X, Y)
-    assert options.calls == []
+    TwoPass(model, AUCLoss(), chunk_size=64).backward(X, Y)
+    assert options.calls == []  # no change to the process unless it is asked for
     expected = gradient(model).clone()
     model.zero_grad()
-    TwoPass(model, AUCLoss(), chunk_size=64).backward(X, Y)
+    TwoPass(model, AUCLoss(), chunk_size=64, give_back=True).backward(X, Y)
     assert torch.equal(gradient(model), expected)
     after = [(_memory._MMAP_THRESHOLD, 2**25), (_memory._TRIM_THRESHOLD, 2**26)]
     assert options.calls == [(_memory._MMAP_THRESHOLD, 2**20), *after]
     with pytest.raises(InputError):
-        TwoPass(model, AUCLoss(), chunk_size=64).backward(X, Y[:5])
+        TwoPass(model, AUCLoss(), chunk_size=64, give_back=True).backward(X, Y[:5])
     assert options.calls[-2:] == after  # after an error too
 
 
@@ -465,7 +467,7 @@ def test_an_allocator_that_the_environment_sets_is_left_alone(monkeypatch: pytes
 def test_other_systems_give_back_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
     assert _memory._mallopt() is None
-    TwoPass(network(), AUCLoss(), chunk_size=64).backward(X, Y)
+    TwoPass(network(), AUCLoss(), chunk_size=64, give_back=True).backward(X, Y)
 
 
 @pytest.mark.slow

@@ -66,11 +66,11 @@ class TwoPass:
         output: Makes scores of what the model gives, such as ``lambda out: out.squeeze(1)``.
         device: Where chunks are sent before they go in; by default they stay where they are.
         scaler: A ``torch.amp.GradScaler`` for half precision; it scales the loss before the backward passes.
-        give_back: Whether freed pieces of a megabyte on go back to the system at once, on Linux with glibc, whose
-            allocator else keeps pieces of up to 32 MB and often cannot use them again: on the CPU the process then
-            grows to two or three times what a chunk needs, as it does in plain training. Fetching pages anew can double
-            the time (``benchmarks/two_pass.py``): set it to False where there is memory enough. The allocator is set
-            for the whole process meanwhile; models on other devices leave it alone.
+        give_back: True where memory is short: freed pieces of a megabyte on go back to the system at once, on Linux
+            with glibc. Its allocator else keeps pieces of up to 32 MB and often cannot use them again, so that on the
+            CPU the process grows to two or three times what a chunk needs, as it does in plain training. Fetching pages
+            anew can double the time (``benchmarks/two_pass.py``), and the allocator is set for the whole process
+            meanwhile; models on other devices leave it alone.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class TwoPass:
         output: Callable[[Any], Tensor] | None = None,
         device: torch.device | str | None = None,
         scaler: torch.amp.GradScaler | None = None,
-        give_back: bool = True,
+        give_back: bool = False,
     ) -> None:
         if not isinstance(model, nn.Module):
             raise TypeError(f"Expected `model` to be a torch.nn.Module, but got {type(model).__name__}.")
