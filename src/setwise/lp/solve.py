@@ -42,8 +42,9 @@ def solve(
 
     Args:
         problem: The programs.
-        solver: ``Interior()``, ``ExteriorNewton()`` or ``HiGHS()``. By default programs whose matrices are dense go to
-            ``Interior``, and sparse, very large or operator ones to ``HiGHS`` where highspy is installed.
+        solver: ``Interior()``, ``ExteriorNewton()`` or ``HiGHS()``. By default sparse programs and very large ones go
+            to ``HiGHS`` where highspy is installed, all others to ``Interior``: dense ones, and those whose matrices
+            are operators, which HiGHS cannot read.
         gradient: How the point is differentiated: ``"implicit"``, ``"value"``, ``"smoothed"``, ``"unrolled"`` or an
             object of :mod:`setwise.lp.gradient`. The value always has its exact derivative.
         max_steps: Most steps of an element; the solver's own limit by default.

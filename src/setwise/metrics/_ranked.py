@@ -1,4 +1,4 @@
-"""Samples by falling score: the only sort of the package, and the running counts of what it finds.
+"""Samples by falling score: the sort behind curves and ranks, and the running counts of what it finds.
 
 Scores of 16 or 32 bits are packed into one 64-bit integer that sorts as the score falls, together with the label, the
 signed weight or the position of the sample. Sorting plain integers is several times faster than an argsort and a
