@@ -191,7 +191,7 @@ def _is_dense(problem: LinearProgram) -> bool:
 
 
 def _lagrangian(problem: LinearProgram, x: Tensor, duals: Duals) -> Tensor:
-    """C'x + offset + v'(A x - b) + w'(A_eq x - b_eq) + l'(lower - x) + u'(x - upper).  # shape: (*batch,)."""
+    """c'x + offset + v'(A x - b) + w'(A_eq x - b_eq) + l'(lower - x) + u'(x - upper).  # shape: (*batch,)."""
     rows, equalities, lower, upper = constraints(problem, x)
     total = (problem.c * x).sum(-1) + problem.offset
     for multiplier, residual in zip(duals, (rows, equalities, lower, upper), strict=True):

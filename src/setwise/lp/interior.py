@@ -278,7 +278,7 @@ def _advance(flat: Flat, it: Iterate, r: Residual) -> Iterate:
 
 
 def _price(flat: Flat, x: Array, y: Array, z: Array) -> Array:
-    """C'x + e'y + h'z.  # shape: (batch,)."""
+    """c'x + e'y + h'z.  # shape: (batch,)."""
     total = dot(flat.c, x) + dot(flat.h, z)
     return total + dot(flat.e, y) if flat.E.shape[1] else total
 
