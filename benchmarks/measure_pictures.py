@@ -115,7 +115,7 @@ def grid_error() -> None:
     print("| points | roc, hard | pr, hard | roc, margin 1 | pr, margin 1 |\n|---:|---:|---:|---:|---:|")
     for points in (5, 10, 50, 100, 1000, 10000):
         errors = [
-            abs(measures.operating_curve_exact(scores, labels, kind=kind, points=points, **options) - area).item()
+            abs(measures.operating_curve_loss(scores, labels, kind=kind, points=points, **options) - area).item()
             for (kind, options), area in zip(columns, areas, strict=True)
         ]
         print(f"| {points:,} | " + " | ".join(f"{error:.1e}" for error in errors) + " |")

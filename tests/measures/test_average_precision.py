@@ -13,11 +13,11 @@ import setwise
 from setwise import InputError, metrics
 from setwise.measures.average_precision import (
     AveragePrecisionLoss,
-    average_precision_exact,
     average_precision_loss,
 )
 from support.auc_oracles import precision_ratios
 from support.draws import draw, stack
+from support.exact_values import average_precision_exact
 
 SETTINGS: list[dict[str, Any]] = [
     {"margin": 1.0},

@@ -13,11 +13,11 @@ from setwise import InputError, metrics
 from setwise.measures.auc import auc_loss
 from setwise.measures.multiclass_auc import (
     MulticlassAUCLoss,
-    multiclass_auc_exact,
     multiclass_auc_loss,
     multiclass_auc_program,
 )
 from support.auc_oracles import auc_mu_definition, auc_mu_pairs, one_versus_all
+from support.exact_values import multiclass_auc_exact
 from support.highs import highs_solve
 
 PARTITION = torch.tensor(

@@ -12,8 +12,9 @@ from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
 from setwise import InputError, functional, measures, metrics
-from setwise.measures import OperatingCurveLoss, operating_curve_area, operating_curve_exact, operating_curve_program
+from setwise.measures import OperatingCurveLoss, operating_curve_area, operating_curve_program
 from support.draws import draw, stack
+from support.exact_values import operating_curve_exact
 from support.highs import highs_solve
 
 CASES = [(kind, surrogate) for kind in ("roc", "pr") for surrogate in ("hinge", "ramp")]

@@ -13,6 +13,7 @@ from torch import Tensor
 from setwise import functional, measures, metrics
 from setwise.lp import LinearProgram
 from support.draws import draw, stack
+from support.exact_values import point_exact
 from support.highs import HighsResult, highs_solve
 from support.point_oracles import point_oracle
 
@@ -41,9 +42,7 @@ def loss_of(kind: str, scores: Tensor, labels: Tensor, level: float, **options: 
 
 
 def exact_of(kind: str, scores: Tensor, labels: Tensor, level: float, **options: Any) -> Tensor:
-    name, argument, _, _ = KINDS[kind]
-    value: Tensor = getattr(measures, name + "_exact")(scores, labels, **{argument: level}, **options)
-    return value
+    return point_exact(kind)(scores, labels, **{KINDS[kind][1]: level}, **options)
 
 
 def program_of(kind: str, scores: Tensor, labels: Tensor, level: float, **options: Any) -> LinearProgram:

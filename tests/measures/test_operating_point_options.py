@@ -17,6 +17,7 @@ from setwise.measures import (
     TPRAtFPRLoss,
 )
 from support.draws import draw
+from support.exact_values import point_exact
 
 OPTIONS: dict[type, tuple[dict[str, Any], dict[str, Any]]] = {
     PrecisionAtRecallLoss: (
@@ -96,7 +97,7 @@ def test_bad_options_are_refused_by_name_in_every_face(loss: type, options: dict
     scores, labels, _ = draw(0)
     with pytest.raises((InputError, TypeError), match=message):
         loss(**settings)
-    for face in (getattr(functional, FUNCTIONS[loss] + "_loss"), getattr(measures, FUNCTIONS[loss] + "_exact")):
+    for face in (getattr(functional, FUNCTIONS[loss] + "_loss"), point_exact(FUNCTIONS[loss].replace("_at_", "@"))):
         with pytest.raises((InputError, TypeError), match=message):
             face(scores, labels, **settings)
     if "surrogate" not in options:
@@ -134,7 +135,7 @@ def test_the_ends_of_the_ranges_are_accepted(loss: type, options: dict[str, Any]
 def test_programs_and_exact_values_check_their_arguments(name: str) -> None:
     level = next(iter(OPTIONS[next(loss for loss in FUNCTIONS if FUNCTIONS[loss] == name)][0].items()))
     scores, labels = torch.tensor([0.1, -0.4, 2.0, 0.3]), torch.tensor([0, 1, 1, 0])
-    for face in (getattr(measures, name + "_exact"), getattr(measures, name + "_program")):
+    for face in (point_exact(name.replace("_at_", "@")), getattr(measures, name + "_program")):
         options = dict([level])
         with pytest.raises(InputError, match="`labels`"):
             face(scores, labels[:3], **options)

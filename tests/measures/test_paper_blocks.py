@@ -15,6 +15,7 @@ from torch import Tensor
 from setwise import measures
 from setwise.lp import LinearProgram, solve
 from support.draws import draw, draw_classes
+from support.exact_values import auc_exact, multiclass_auc_exact, point_exact
 from support.highs import highs_solve
 
 
@@ -39,7 +40,7 @@ def test_auc(seed: int) -> None:
     gaps = (scores[labels == 1][:, None] - scores[labels == 0][None, :]).flatten()
     ones = torch.ones_like(gaps)
     program = LinearProgram.from_general(g=-ones, E=-torch.diag(ones), p=gaps - 0.1)
-    exact = measures.auc_exact(scores, labels, margin=0.1)
+    exact = auc_exact(scores, labels, margin=0.1)
     assert highs_solve(program).value == pytest.approx(exact.item(), abs=1e-8)
     assert solve(measures.auc_program(scores, labels, margin=0.1)).value.item() == pytest.approx(exact.item(), abs=1e-8)
 
@@ -58,7 +59,7 @@ def test_auc_mu(seed: int) -> None:
     gap = torch.stack(gaps)
     ones = torch.ones_like(gap)
     program = LinearProgram.from_general(g=-ones, E=-torch.diag(ones), p=gap - 0.1)
-    exact = measures.multiclass_auc_exact(scores, labels, kind="mu", scores="raw", average="sum", margin=0.1)
+    exact = multiclass_auc_exact(scores, labels, kind="mu", scores="raw", average="sum", margin=0.1)
     assert highs_solve(program).value == pytest.approx(exact.item(), abs=1e-8)
 
 
@@ -91,9 +92,7 @@ def test_precision_at_recall_with_a_fixed_threshold(seed: int) -> None:
         floor = torch.cat([-y, recall * y.sum().reshape(1)])
         program = ratio_blocks(scores, y, torch.ones_like(y), torch.zeros(()).to(y), floor)
         result = highs_solve(program)
-        exact = measures.precision_at_recall_exact(
-            scores.tanh(), labels, recall=recall, margin=0.0, threshold=0.0
-        ).item()
+        exact = point_exact("precision@recall")(scores.tanh(), labels, recall=recall, margin=0.0, threshold=0.0).item()
         if result.status == "optimal":
             assert exact == pytest.approx(1 + result.value, abs=1e-8)
         else:  # without a threshold to move, the floor is reached or it is not

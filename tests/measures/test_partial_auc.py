@@ -12,9 +12,10 @@ from torch import Tensor
 
 from setwise import InputError, metrics
 from setwise.measures.auc import auc_loss
-from setwise.measures.partial_auc import PartialAUCLoss, partial_auc_exact, partial_auc_loss, partial_auc_program
+from setwise.measures.partial_auc import PartialAUCLoss, partial_auc_loss, partial_auc_program
 from support.auc_oracles import partial_pairs
 from support.draws import draw, stack
+from support.exact_values import partial_auc_exact
 from support.highs import highs_solve
 
 PARTS = [(0.3, 0.0), (1.0, 0.4), (0.25, 0.5), (0.01, 0.99), (1.0, 0.0)]

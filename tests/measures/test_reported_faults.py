@@ -11,7 +11,7 @@ from torch import Tensor
 
 from setwise import InputError, functional, losses, metrics, parse
 from setwise.lagrangian import RateConstraint
-from setwise.measures.auc import auc_exact
+from support.exact_values import auc_exact
 from support.oracles import pair_matrix
 from support.spec import Case
 from support.table import CASES

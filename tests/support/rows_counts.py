@@ -13,6 +13,7 @@ from torch import Tensor
 
 from setwise import functional, losses, measures, metrics
 from support.draws import centred_scores
+from support.exact_values import balanced_accuracy_exact, fbeta_exact, jaccard_exact, ratio_exact, tversky_exact
 from support.oracles import soft_count_loss
 from support.spec import Case
 
@@ -201,12 +202,12 @@ _balanced_judge = _hard(_COUNT.balanced_accuracy_score)
 ROWS = [
     _row(
         "f1", *_FBETA, _f1, _hard(_COUNT.f1_score, zero_division=0), metrics.fbeta, fixed={"beta": 1.0},
-        others={"beta": 3.0}, refused=_BETA, exact=measures.fbeta_exact, program=measures.fbeta_program,
+        others={"beta": 3.0}, refused=_BETA, exact=fbeta_exact, program=measures.fbeta_program,
         names={"f1": {}, "fbeta(1)": {}},
     ),
     _row(
         "f2", *_FBETA, _f2, _hard(_COUNT.fbeta_score, beta=2, zero_division=0), _F2_METRIC, fixed={"beta": 2.0},
-        options={"margin": 0.0}, others={"beta": 3.0}, refused=_BETA, exact=measures.fbeta_exact,
+        options={"margin": 0.0}, others={"beta": 3.0}, refused=_BETA, exact=fbeta_exact,
         program=measures.fbeta_program, names={"f2": {"beta": 2.0}, "fbeta(2)": {"beta": 2.0}},
     ),
     _row(
@@ -216,29 +217,29 @@ ROWS = [
     _row(
         "f1", *_FBETA, _f1, _hard(_COUNT.f1_score, zero_division=0), metrics.fbeta, fixed={"beta": 1.0},
         options={"link": "tanh", "margin": 0.5}, others={"beta": 3.0, "link": "identity"}, refused=_BETA,
-        exact=measures.fbeta_exact, program=measures.fbeta_program,
+        exact=fbeta_exact, program=measures.fbeta_program,
     ),
     _row(
         "jaccard", losses.JaccardLoss, functional.jaccard_loss, _iou, _hard(_COUNT.jaccard_score, zero_division=0),
-        metrics.jaccard, exact=measures.jaccard_exact, program=measures.jaccard_program,
+        metrics.jaccard, exact=jaccard_exact, program=measures.jaccard_program,
         names={"jaccard": {}, "iou": {}},
     ),
     _row(
         "dice", losses.DiceLoss, functional.dice_loss, _f1, _hard(_COUNT.f1_score, zero_division=0), metrics.dice,
-        options={"margin": 0.5}, exact=measures.dice_exact, program=measures.dice_program, names={"dice": {}},
+        options={"margin": 0.5}, exact=fbeta_exact, program=measures.dice_program, names={"dice": {}},
     ),
     _row(
         "tversky", losses.TverskyLoss, functional.tversky_loss, _index, _hard(_tversky),
         functools.partial(metrics.tversky, alpha=0.3, beta=0.7), fixed={"alpha": 0.3, "beta": 0.7},
         others={"alpha": 0.9, "beta": 0.1}, refused=[({"alpha": -1.0}, "`alpha`"), ({"beta": -1.0}, "`beta`")],
-        exact=measures.tversky_exact, program=measures.tversky_program,
+        exact=tversky_exact, program=measures.tversky_program,
         names={"tversky(0.3,0.7)": {"alpha": 0.3, "beta": 0.7}},
     ),
     _row(
         "ratio", losses.RatioLoss, functional.ratio_loss, _half, _hard(_half_judge),
         functools.partial(metrics.ratio, **_HALF), fixed=_HALF,
         others={"numerator": (1, 0, 0, 0), "denominator": (2, 1, 1, 1)}, refused=_RATIO_REFUSED,
-        exact=measures.ratio_exact, program=measures.ratio_program,
+        exact=ratio_exact, program=measures.ratio_program,
     ),
     _row(
         "measure", losses.MeasureLoss, functional.measure_loss, _fowlkes, _fowlkes_judge, _fowlkes_metric,
@@ -260,7 +261,7 @@ ROWS = [
     _row(
         "balanced_accuracy", losses.BalancedAccuracyLoss, functional.balanced_accuracy_loss, _balanced,
         _balanced_judge, metrics.balanced_accuracy, both_classes=True, curved=False,
-        exact=measures.balanced_accuracy_exact, program=measures.balanced_accuracy_program,
+        exact=balanced_accuracy_exact, program=measures.balanced_accuracy_program,
         names={"balanced_accuracy": {}},
     ),
 ]  # fmt: skip

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from setwise import functional, losses, measures, metrics
 from support.draws import best_is_positive
+from support.exact_values import operating_curve_exact, point_exact
 from support.point_oracles import point_oracle
 from support.spec import Case
 
@@ -139,13 +140,13 @@ def _point(
 
 _AT_PRECISION: tuple[Any, ...] = (
     "recall@precision", losses.RecallAtPrecisionLoss, functional.recall_at_precision_loss, {"precision": 0.6},
-    (measures.recall_at_precision_exact, measures.recall_at_precision_program), _recall_at_precision,
+    (point_exact("recall@precision"), measures.recall_at_precision_program), _recall_at_precision,
     partial(metrics.recall_at_precision, precision=0.6),
 )  # fmt: skip
 _LEVELS = [({"recall": 0.0}, "`recall`"), ({"recall": 1.5}, "`recall`"), ({"at": "best"}, "`at`")]
 _AT_RECALL: tuple[Any, ...] = (
     "precision@recall", losses.PrecisionAtRecallLoss, functional.precision_at_recall_loss, {"recall": 0.8},
-    (measures.precision_at_recall_exact, measures.precision_at_recall_program), _precision_at_recall,
+    (point_exact("precision@recall"), measures.precision_at_recall_program), _precision_at_recall,
     partial(metrics.precision_at_recall, recall=0.8),
 )  # fmt: skip
 
@@ -157,17 +158,17 @@ ROWS = [
     _point(*_AT_PRECISION, other=0.3, margin=0.25, link="sigmoid", refused=[({"precision": 1.0}, "`precision`")]),
     _point(
         "tpr@fpr", losses.TPRAtFPRLoss, functional.tpr_at_fpr_loss, {"fpr": 0.2},
-        (measures.tpr_at_fpr_exact, measures.tpr_at_fpr_program), _tpr_at_fpr, partial(metrics.tpr_at_fpr, fpr=0.2),
+        (point_exact("tpr@fpr"), measures.tpr_at_fpr_program), _tpr_at_fpr, partial(metrics.tpr_at_fpr, fpr=0.2),
         refused=[({"fpr": 0.0}, "`fpr`")],
     ),
     _point(
         "fpr@tpr", losses.FPRAtTPRLoss, functional.fpr_at_tpr_loss, {"tpr": 0.8},
-        (measures.fpr_at_tpr_exact, measures.fpr_at_tpr_program), _fpr_at_tpr, _specificity_at_tpr,
+        (point_exact("fpr@tpr"), measures.fpr_at_tpr_program), _fpr_at_tpr, _specificity_at_tpr,
         refused=[({"tpr": 0.0}, "`tpr`")],
     ),
     _point(
         "precision@k", losses.PrecisionAtKLoss, functional.precision_at_k_loss, {"k": 0.4},
-        (measures.precision_at_k_exact, measures.precision_at_k_program), _precision_at_k,
+        (point_exact("precision@k"), measures.precision_at_k_program), _precision_at_k,
         partial(metrics.precision_at_k, k=0.4), refused=[({"k": 0}, "`k`"), ({"k": 1.5}, "`k`")],
     ),
 ]  # fmt: skip
@@ -200,7 +201,7 @@ def _curve(kind: str) -> Case:
         ],
         judge=sklearn.metrics.roc_auc_score if kind == "roc" else sklearn.metrics.average_precision_score,
         metric=metrics.auroc if kind == "roc" else metrics.average_precision,
-        exact=measures.operating_curve_exact,
+        exact=operating_curve_exact,
         exact_settings=settings,
         exact_is_loss=True,
         program=measures.operating_curve_program,

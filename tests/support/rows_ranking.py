@@ -12,6 +12,7 @@ from torch import Tensor
 from setwise import functional, losses, measures, metrics
 from support.auc_oracles import auc_mu_pairs, one_versus_all, partial_pairs, precision_ratios
 from support.draws import draw_classes, spread_classes
+from support.exact_values import average_precision_exact, multiclass_auc_exact, partial_auc_exact
 from support.spec import Case
 
 _MARGIN: list[tuple[dict[str, Any], str]] = [
@@ -56,7 +57,7 @@ def _partial(surrogate: str, margin: float) -> Case:
         ],
         judge=_raw_partial,
         metric=_partial_metric,
-        exact=measures.partial_auc_exact,
+        exact=partial_auc_exact,
         exact_settings=settings,
         program=measures.partial_auc_program if hinge else None,
         program_settings={"max_fpr": 0.3, "min_tpr": 0.0, "margin": margin},
@@ -78,7 +79,7 @@ def _average_precision(surrogate: str, margin: float) -> Case:
         refused=[*_MARGIN, ({"surrogate": "squared_hinge"}, "`surrogate`")],
         judge=sklearn.metrics.average_precision_score,
         metric=metrics.average_precision,
-        exact=measures.average_precision_exact,
+        exact=average_precision_exact,
         exact_settings=settings,
         exact_is_loss=True,
         limit={"surrogate": "ramp", "margin": 1e-3},
@@ -146,7 +147,7 @@ def _multiclass(kind: str, surrogate: str, margin: float) -> Case:
         ],
         judge=_mu_judge if kind == "mu" else _ova_judge,
         metric=metrics.auc_mu if kind == "mu" else metrics.multiclass_auroc,
-        exact=measures.multiclass_auc_exact,
+        exact=multiclass_auc_exact,
         exact_settings=settings,
         exact_is_loss=True,
         program=measures.multiclass_auc_program if surrogate == "hinge" else None,

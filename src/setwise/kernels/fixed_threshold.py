@@ -48,14 +48,12 @@ def fixed_point(
     kept = c0 + c1 * (P - missing) + c2 * fp
     slack = TOLERANCE * (P + N)
     reached = kept >= -slack
-    if rule.kind == "recall@precision":
+    if rule.held == "precision":
         reached = reached & (P - missing > slack)  # nothing selected has no precision
     at_point = rule.price(P, N, torch.where(reached, missing, 0), fp)[0]
-    if rule.kind == "precision@recall":
-        worst = torch.ones_like(missing)
-    else:
-        worst = (fp / N if rule.kind == "fpr@tpr" else missing / P).clamp(min=1)
-    short = worst - kept / (N if rule.kind == "tpr@fpr" else P)
+    # A share of the selected is at most 1; the others are linear in the counts, which have no such end.
+    worst = torch.ones_like(missing) if rule.per == "selected" else rule.price(P, N, missing, fp)[0].clamp(min=1)
+    short = worst - kept / (N if rule.held == "fpr" else P)
     value = torch.where(defined, torch.where(reached, at_point, short), 0)
     found = Found(torch.full_like(fp, threshold), P - missing, fp, *totals, reached & defined)
     return value.to(score.dtype), Found(*(part.detach() for part in found if isinstance(part, Tensor)))

@@ -68,8 +68,7 @@ def best_point(
         return evaluate_torch(again, positive, weight, rule, margin=margin, clipped=clipped)[1]
 
     fixed = score.detach()
-    curved = rule.kind in ("precision@recall", "recall@precision")  # the others are piecewise linear
-    derivative = differentiable_gradient if curved else None
+    derivative = differentiable_gradient if rule.ratio else None  # the others are piecewise linear
     if score.ndim == 1 and score.device.type == "cpu" and _checks.values_are_readable():
         weights = None if weight is None else weight.numpy()
         with np.errstate(invalid="ignore", over="ignore"):  # what is not finite shows in the value
@@ -120,7 +119,7 @@ def _evaluate_numpy(
     if counts.weight is not None:
         gradient[:stop] *= counts.weight[:stop]
         gradient[start:] *= counts.weight[start:]
-    if rule.kind == "precision@k" and not rule.share:
+    if rule.held == "k" and not rule.share:
         reached = rule.level <= (P + N) * (1 + TOLERANCE)
     return (
         value,
@@ -133,15 +132,15 @@ def _choose_numpy(counts: NumpyCounts, rule: Rule) -> _Choice:
     """Between which events, or at which one, the best threshold stands."""
     P, N = counts.positives, counts.negatives
     slack = TOLERANCE * (P + N)
-    if rule.kind == "recall@precision":
+    if rule.held == "precision":
         some = int(np.searchsorted(counts.missing, P - slack, side="left"))  # from here on TP is 0 or less
         odds = _odds(counts, some)
         kept = odds <= (1 / rule.level - 1) * (1 + TOLERANCE)
         first = int(np.argmax(kept))
         return _Choice(first, first, reached=True) if kept[first] else _at_key(counts, odds, reached=False)
-    if rule.kind == "tpr@fpr":
+    if rule.held == "fpr":
         split = counts.key.size - int(np.searchsorted(counts.fp[::-1], rule.level * N + slack, side="right"))
-    elif rule.kind == "precision@k":
+    elif rule.held == "k":
         excess = counts.missing - counts.fp  # rises; TP + FP = P - excess
         split = int(np.searchsorted(excess, P - rule.selected(P, N) - slack, side="left"))
     else:

@@ -33,7 +33,7 @@ def evaluate_torch(
     def price(missing: Tensor, fp: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         missing, fp = torch.where(defined, missing, 0), torch.where(defined, fp, 1)
         prices: tuple[Tensor, Tensor, Tensor] = rule.price(P, N, missing, fp)
-        if rule.kind == "recall@precision":
+        if rule.held == "precision":
             short = rule.missed(P, torch.where(reached, 0, missing), fp)
             prices = (
                 torch.where(reached, prices[0], short[0]),
@@ -60,7 +60,7 @@ def evaluate_torch(
     gradient = by_tp * rising + by_fp * falling - (by_tp * K_rising + by_fp * K_falling) * response
     gradient = counts.to_samples(torch.where(defined, gradient, 0), score.shape[-1])
     value = torch.where(defined, torch.where(fixed.isnan().any(-1, keepdim=True), torch.nan, value), 0)
-    if rule.kind == "precision@k" and not rule.share:
+    if rule.held == "k" and not rule.share:
         reached = rule.level <= (P + N) * (1 + TOLERANCE)
     point = (anchor + step, P - missing, fp, totals[0], totals[1], reached & defined)
     found = Found(*(part.detach().squeeze(-1) for part in point))
@@ -105,15 +105,15 @@ def _choose_torch(counts: TorchCounts, rule: Rule) -> tuple[Tensor, Tensor, Tens
     def least(odds: Tensor) -> Tensor:
         return first(odds <= odds.amin(-1, keepdim=True) * (1 + TOLERANCE)).clamp(max=size - 1)
 
-    if rule.kind == "recall@precision":
+    if rule.held == "precision":
         some = missing < P - slack
         odds = torch.where(some, fp / torch.where(some, tp, 1), torch.inf)
         split = first(odds <= (1 / rule.level - 1) * (1 + TOLERANCE))
         reached = split < size
         return torch.where(reached, split, least(odds)), ~reached, reached
-    if rule.kind == "tpr@fpr":
+    if rule.held == "fpr":
         split = (fp > rule.level * N + slack).sum(-1, keepdim=True)
-    elif rule.kind == "precision@k":
+    elif rule.held == "k":
         split = (missing - fp < P - rule.selected(P, N) - slack).sum(-1, keepdim=True)
     else:
         split = (missing <= (1 - rule.level) * P + slack).sum(-1, keepdim=True)

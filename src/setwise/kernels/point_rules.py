@@ -1,4 +1,19 @@
-"""The measures at one operating point as data: constraint, loss and its derivatives as functions of the counts."""
+"""Measures at one operating point: the table of what each minimizes and what it holds, as functions of the counts.
+
+At a threshold let TP and FP be the counts, n+ and n- the weights of the classes and FN = n+ - TP. With the level a, and
+k the weight to select (a itself, at most n+ + n-, or as a share a (n+ + n-)), a measure is one row:
+
+| rule             | minimized      | held              | c0, c1, c2 of c0 + c1 TP + c2 FP >= 0 |
+|------------------|----------------|-------------------|---------------------------------------|
+| precision@recall | FP / (TP + FP) | TP >= a n+        | -a n+, 1, 0                           |
+| recall@precision | FN / n+        | TP >= a (TP + FP) | 0, 1 - a, -a                          |
+| tpr@fpr          | FN / n+        | FP <= a n-        | a n-, 0, -1                           |
+| fpr@tpr          | FP / n-        | TP >= a n+        | -a n+, 1, 0                           |
+| precision@k      | 1 - TP / k     | TP + FP <= k      | k, -1, -1                             |
+
+The kernels, the linear programs, the losses and the names of the measures read it here. In the first two rows a ratio
+of the counts is minimized or held: their losses are curved, and their programs have a further variable for scale.
+"""
 
 from __future__ import annotations
 
@@ -12,17 +27,34 @@ TOLERANCE = 1e-12
 
 
 class Rule(NamedTuple):
-    """Which measure under which constraint.
+    """Which measure under which constraint: a row of the table, at a level.
 
-    ``kind`` is one of ``"precision@recall"``, ``"recall@precision"``, ``"tpr@fpr"``, ``"fpr@tpr"``, ``"precision@k"``,
-    and ``level`` what its second rate is held to. ``interior`` lets precision at recall choose any threshold that keeps
-    the floor, not only the one on it; ``share`` reads the level of precision at k as a share of the total weight.
+    Attributes:
+        measure: The rate that is best: ``"precision"``, ``"recall"``, ``"tpr"`` or ``"fpr"``.
+        held: The rate that is held, ``"recall"``, ``"precision"``, ``"fpr"`` or ``"tpr"``, or the number ``"k"``.
+        side: On which side of the level: ``">="``, ``"<="``, or ``"="`` for k.
+        per: The total that the loss is a share of: ``"selected"``, ``"positives"``, ``"negatives"`` or ``"k"``.
+        ratio: Whether measure or constraint is a ratio of the counts.
+        may_be_one: Whether the level may be 1.
+        level: What the second rate is held to.
+        interior: Lets precision at recall choose any threshold that keeps the floor, not only the one on it.
+        share: Reads the level of precision at k as a share of the total weight.
     """
 
-    kind: str
-    level: float
+    measure: str
+    held: str
+    side: str
+    per: str
+    ratio: bool = False
+    may_be_one: bool = False
+    level: float = math.nan
     interior: bool = False
     share: bool = False
+
+    @property
+    def kind(self) -> str:
+        """The key in the table, such as ``"precision@recall"``."""
+        return f"{self.measure}@{self.held}"
 
     def selected(self, positives: Any, negatives: Any) -> Any:
         """The k of precision at k, at most all; numbers or tensors."""
@@ -33,25 +65,24 @@ class Rule(NamedTuple):
 
     def edge(self, positives: Any, negatives: Any) -> tuple[Any, float, float]:
         """c0, c1, c2 of the constraint; numbers or tensors."""
-        if self.kind == "recall@precision":
+        if self.held == "precision":
             return 0.0 * positives, 1 - self.level, -self.level
-        if self.kind == "tpr@fpr":
+        if self.held == "fpr":
             return self.level * negatives, 0.0, -1.0
-        if self.kind == "precision@k":
+        if self.held == "k":
             return self.selected(positives, negatives), -1.0, -1.0
         return -self.level * positives, 1.0, 0.0
 
     def price(self, positives: Any, negatives: Any, missing: Any, fp: Any) -> tuple[Any, Any, Any]:
-        """The loss V and its partial derivatives by TP and FP; numbers or tensors."""
-        if self.kind == "precision@recall":
+        """The loss V and its partial derivatives by TP and FP; numbers or tensors, ``missing`` is FN."""
+        if self.per == "positives":
+            return missing / positives, -1 / positives, 0.0 * missing
+        if self.per == "selected":
             selected = positives - missing + fp
             return fp / selected, -fp / selected**2, (positives - missing) / selected**2
-        if self.kind == "precision@k":  # on the edge TP + FP = k, so FP / k is 1 - TP / k
-            selected = self.selected(positives, negatives)
-            return fp / selected, 0.0 * fp, 1 / selected
-        if self.kind == "fpr@tpr":
-            return fp / negatives, 0.0 * fp, 1 / negatives
-        return missing / positives, -1 / positives, 0.0 * missing
+        # On the edge of precision at k TP + FP = k, so FP / k is 1 - TP / k.
+        total = negatives if self.per == "negatives" else self.selected(positives, negatives)
+        return fp / total, 0.0 * fp, 1 / total
 
     def missed(self, positives: Any, missing: Any, fp: Any) -> tuple[Any, Any, Any]:
         """The same for recall at a precision that no threshold reaches: 1 + log(level / highest precision)."""
@@ -60,6 +91,16 @@ class Rule(NamedTuple):
         ratio = self.level * selected / tp
         value = 1 + (ratio.log() if isinstance(ratio, Tensor) else math.log(ratio))
         return value, -fp / (tp * selected), 1 / selected
+
+
+_ROWS = (
+    Rule("precision", "recall", ">=", per="selected", ratio=True, may_be_one=True),
+    Rule("recall", "precision", ">=", per="positives", ratio=True),
+    Rule("tpr", "fpr", "<=", per="positives"),
+    Rule("fpr", "tpr", ">=", per="negatives", may_be_one=True),
+    Rule("precision", "k", "=", per="k"),
+)
+RULES = {row.kind: row for row in _ROWS}
 
 
 class Found(NamedTuple):

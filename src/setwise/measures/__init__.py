@@ -1,16 +1,15 @@
-"""The measures: one file per family, each with its program, its exact solution, its functional loss and its module."""
+"""The measures: one file per family, each with its program, its functional loss and its module."""
 
 from setwise.measures._base import Measure, Metric
 from setwise.measures._thresholded import OperatingPoint, find_operating_point
-from setwise.measures.auc import AUCLoss, auc_exact, auc_loss, auc_program
-from setwise.measures.average_precision import AveragePrecisionLoss, average_precision_exact, average_precision_loss
+from setwise.measures.auc import AUCLoss, auc_loss, auc_program
+from setwise.measures.average_precision import AveragePrecisionLoss, average_precision_loss
 from setwise.measures.count_measure import (
     BalancedAccuracyLoss,
     GMeanLoss,
     KappaLoss,
     MCCLoss,
     MeasureLoss,
-    balanced_accuracy_exact,
     balanced_accuracy_loss,
     balanced_accuracy_program,
     g_mean_loss,
@@ -21,7 +20,6 @@ from setwise.measures.count_measure import (
 from setwise.measures.counts import CountOptions
 from setwise.measures.multiclass_auc import (
     MulticlassAUCLoss,
-    multiclass_auc_exact,
     multiclass_auc_loss,
     multiclass_auc_program,
 )
@@ -29,7 +27,6 @@ from setwise.measures.names import parse
 from setwise.measures.operating_curve import (
     OperatingCurveLoss,
     operating_curve_area,
-    operating_curve_exact,
     operating_curve_loss,
     operating_curve_program,
 )
@@ -46,38 +43,28 @@ from setwise.measures.operating_point import (
     tpr_at_fpr_loss,
 )
 from setwise.measures.operating_point_programs import (
-    fpr_at_tpr_exact,
     fpr_at_tpr_program,
-    precision_at_k_exact,
     precision_at_k_program,
-    precision_at_recall_exact,
     precision_at_recall_program,
-    recall_at_precision_exact,
     recall_at_precision_program,
-    tpr_at_fpr_exact,
     tpr_at_fpr_program,
 )
-from setwise.measures.partial_auc import PartialAUCLoss, partial_auc_exact, partial_auc_loss, partial_auc_program
+from setwise.measures.partial_auc import PartialAUCLoss, partial_auc_loss, partial_auc_program
 from setwise.measures.ratio import (
     DiceLoss,
     FBetaLoss,
     JaccardLoss,
     RatioLoss,
     TverskyLoss,
-    dice_exact,
     dice_loss,
     dice_program,
-    fbeta_exact,
     fbeta_loss,
     fbeta_program,
-    jaccard_exact,
     jaccard_loss,
     jaccard_program,
     predictions,
-    ratio_exact,
     ratio_loss,
     ratio_program,
-    tversky_exact,
     tversky_loss,
     tversky_program,
 )
@@ -107,59 +94,43 @@ __all__ = [
     "RecallAtPrecisionLoss",
     "TPRAtFPRLoss",
     "TverskyLoss",
-    "auc_exact",
     "auc_loss",
     "auc_program",
-    "average_precision_exact",
     "average_precision_loss",
-    "balanced_accuracy_exact",
     "balanced_accuracy_loss",
     "balanced_accuracy_program",
-    "dice_exact",
     "dice_loss",
     "dice_program",
-    "fbeta_exact",
     "fbeta_loss",
     "fbeta_program",
     "find_operating_point",
-    "fpr_at_tpr_exact",
     "fpr_at_tpr_loss",
     "fpr_at_tpr_program",
     "g_mean_loss",
-    "jaccard_exact",
     "jaccard_loss",
     "jaccard_program",
     "kappa_loss",
     "mcc_loss",
     "measure_loss",
-    "multiclass_auc_exact",
     "multiclass_auc_loss",
     "multiclass_auc_program",
     "operating_curve_area",
-    "operating_curve_exact",
     "operating_curve_loss",
     "operating_curve_program",
     "parse",
-    "partial_auc_exact",
     "partial_auc_loss",
     "partial_auc_program",
-    "precision_at_k_exact",
     "precision_at_k_loss",
     "precision_at_k_program",
-    "precision_at_recall_exact",
     "precision_at_recall_loss",
     "precision_at_recall_program",
     "predictions",
-    "ratio_exact",
     "ratio_loss",
     "ratio_program",
-    "recall_at_precision_exact",
     "recall_at_precision_loss",
     "recall_at_precision_program",
-    "tpr_at_fpr_exact",
     "tpr_at_fpr_loss",
     "tpr_at_fpr_program",
-    "tversky_exact",
     "tversky_loss",
     "tversky_program",
 ]

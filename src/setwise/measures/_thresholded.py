@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +15,7 @@ from setwise.kernels.operating_point import best_point
 from setwise.kernels.point_rules import Found, Rule
 from setwise.kernels.scaling import unit_torch
 from setwise.measures._base import count_undefined, one_set, positives, prepare
-from setwise.measures._point_settings import Settings
+from setwise.measures._point_settings import Settings, read_settings
 
 
 class OperatingPoint(NamedTuple):
@@ -49,7 +48,7 @@ def evaluate(scores: Tensor, positive: Tensor, weight: Tensor | None, chosen: Se
     scores, threshold = chosen.linked(scores)
     scores = in_units(scores, unit, clipped=clipped)
     size: Tensor | float = 1.0
-    if weight is not None and (chosen.rule.kind != "precision@k" or chosen.rule.share):  # a count k is a weight itself
+    if weight is not None and (chosen.rule.held != "k" or chosen.rule.share):  # a count k is a weight itself
         weight, size = unit_torch(weight)
         size = size.squeeze(-1)
     if threshold is None:
@@ -82,13 +81,16 @@ def in_units(scores: Tensor, unit: float, *, clipped: bool) -> Tensor:
 
 
 def exact(scores: Tensor, labels: Tensor, weight: Tensor | None, chosen: Settings) -> Tensor:
-    """The optimum of the linear program of each set; shape (*batch, n) to (*batch,)."""
+    """The optimum of the linear program of each set (for the hinge) by one sort, with its exact gradient.
+
+    Shape (*batch, n) to (*batch,). It is the loss, but for a level that nothing reaches.
+    """
     scores, weight = prepare(scores, labels, weight, ("scores", "labels"))
     value, found = evaluate(scores, positives(labels, name="labels"), weight, chosen)
-    if chosen.rule.kind == "precision@k" or (chosen.threshold is None and chosen.rule.kind != "recall@precision"):
+    if chosen.rule.held == "k" or (chosen.threshold is None and chosen.rule.held != "precision"):
         return value
     # Where nothing keeps the level, the programs with a scale t have their optimum at t = 0, the others have none.
-    nothing = 1.0 if chosen.rule.kind in ("recall@precision", "precision@recall") else math.inf
+    nothing = 1.0 if chosen.rule.ratio else math.inf
     missed = _defined(found) > found.reached  # defined, but not reached
     return torch.where(missed if isinstance(missed, Tensor) else torch.tensor(missed), nothing, value)
 
@@ -101,23 +103,29 @@ def loss(
 
 
 class OperatingPointLoss(nn.Module):
-    """The module behind all losses at an operating point; the subclasses only name their options.
+    """The module behind all losses at an operating point; the subclasses only name their rule and their options.
+
+    Args:
+        options: The options by name, the level first.
+        check_values: Refuse scores that are not finite and labels other than 0 and 1.
+        group: Over which ranks the set is spread; see :mod:`setwise.distributed`.
 
     Attributes:
+        kind: The row of the table of rules, such as ``"precision@recall"``.
         undefined_batches: How many batches held one class only so far, and so gave loss 0 and no gradient. Batches
             under ``torch.func`` transforms are not counted.
     """
 
+    kind: ClassVar[str]
     undefined_batches: Tensor
-    _read: Callable[..., Settings]
 
     def __init__(self, options: dict[str, Any], *, check_values: bool, group: Group) -> None:
         super().__init__()
-        self._read(**options)  # the checks
-        check_group(group)
+        self._options = tuple(options)
         for name, value in options.items():
             setattr(self, name, value)
-        self._options = tuple(options)
+        _ = self.settings  # checks the options
+        check_group(group)
         self.check_values = check_values
         self.group = group
         self._found: Found | None = None
@@ -126,7 +134,8 @@ class OperatingPointLoss(nn.Module):
     @property
     def settings(self) -> Settings:
         """The options as they are now: each is an attribute that may be changed between batches."""
-        return self._read(**{name: getattr(self, name) for name in self._options})
+        level, *options = self._options
+        return read_settings(self.kind, getattr(self, level), **{name: getattr(self, name) for name in options})
 
     # Each subclass has a `forward` of its own: torch.compile counts recompilations by the code of that method.
     def _evaluate(self, input: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
@@ -196,6 +205,5 @@ def _describe(rule: Rule, found: Found) -> OperatingPoint | None:
         "fpr": fp / N,
         "k": tp + fp,
     }
-    measure, constraint = rule.kind.split("@")
-    value = tp / rule.selected(P, N) if constraint == "k" else rates[measure]
-    return OperatingPoint(value, rates[constraint], threshold, bool(found.reached))
+    value = tp / rule.selected(P, N) if rule.held == "k" else rates[rule.measure]
+    return OperatingPoint(value, rates[rule.held], threshold, bool(found.reached))

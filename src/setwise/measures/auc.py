@@ -76,7 +76,7 @@ def auc_program(scores: Tensor, labels: Tensor, *, margin: float = 1.0, weight: 
     return LinearProgram(cost.flatten(), minus_identity, gaps.flatten() - margin)
 
 
-def auc_exact(
+def _auc_exact(
     scores: Tensor, labels: Tensor, *, margin: float = 1.0, surrogate: str = "hinge", weight: Tensor | None = None
 ) -> Tensor:
     """The optimum of :func:`auc_program` (for ``"hinge"``) by one sort, with its exact gradient.

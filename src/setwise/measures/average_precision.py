@@ -54,7 +54,7 @@ from setwise.measures.auc import surrogate_terms
 SURROGATES = ("hinge", "ramp")
 
 
-def average_precision_exact(
+def _average_precision_exact(
     scores: Tensor, labels: Tensor, *, margin: float = 1.0, surrogate: str = "hinge", weight: Tensor | None = None
 ) -> Tensor:
     """One minus the soft average precision of each set, with its exact gradient.

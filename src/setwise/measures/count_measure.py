@@ -46,7 +46,7 @@ def balanced_accuracy_program(scores: Tensor, labels: Tensor, **options: Unpack[
     return ratio_program(scores, labels, numerator=(1, 0, 0, 1), denominator=(1, 1, 1, 1), **options)
 
 
-def balanced_accuracy_exact(scores: Tensor, labels: Tensor, **options: Unpack[BoxOptions]) -> Tensor:
+def _balanced_accuracy_exact(scores: Tensor, labels: Tensor, **options: Unpack[BoxOptions]) -> Tensor:
     """The optimum of :func:`balanced_accuracy_program` in O(n), with its exact gradient; 0 without both classes."""
     phi, positive, weight = read_box(scores, labels, **options)
     margin = options.get("margin", 1.0)

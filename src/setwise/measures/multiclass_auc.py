@@ -99,7 +99,7 @@ def multiclass_auc_program(
     return LinearProgram(cost, minus_identity, gap - margin)
 
 
-def multiclass_auc_exact(
+def _multiclass_auc_exact(
     input: Tensor,
     target: Tensor,
     *,

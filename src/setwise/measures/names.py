@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any
 
 from setwise import _checks, metrics
+from setwise.kernels.point_rules import RULES
 from setwise.measures import average_precision, count_measure, multiclass_auc, operating_curve, partial_auc, ratio
 from setwise.measures import operating_point as points
 from setwise.measures import operating_point_programs as point_programs
@@ -68,11 +69,12 @@ _COUNTS = {
     "g_mean": _Kind("G-mean", count_measure.GMeanLoss, None),
     "kappa": _Kind("Cohen's kappa", count_measure.KappaLoss, None),
 }
-_POINTS: dict[tuple[str, str, str], tuple[Callable[..., Any], Callable[..., Any]]] = {
-    ("precision", "recall", ">="): (points.PrecisionAtRecallLoss, point_programs.precision_at_recall_program),
-    ("recall", "precision", ">="): (points.RecallAtPrecisionLoss, point_programs.recall_at_precision_program),
-    ("tpr", "fpr", "<="): (points.TPRAtFPRLoss, point_programs.tpr_at_fpr_program),
-    ("fpr", "tpr", ">="): (points.FPRAtTPRLoss, point_programs.fpr_at_tpr_program),
+_POINTS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
+    "precision@recall": (points.PrecisionAtRecallLoss, point_programs.precision_at_recall_program),
+    "recall@precision": (points.RecallAtPrecisionLoss, point_programs.recall_at_precision_program),
+    "tpr@fpr": (points.TPRAtFPRLoss, point_programs.tpr_at_fpr_program),
+    "fpr@tpr": (points.FPRAtTPRLoss, point_programs.fpr_at_tpr_program),
+    "precision@k": (points.PrecisionAtKLoss, point_programs.precision_at_k_program),
 }
 _RATE_TITLES = {"precision": "Precision", "recall": "Recall", "tpr": "TPR", "fpr": "FPR"}
 _SAME = {"auroc": "auc", "average_precision": "ap", "iou": "jaccard", "partial_auroc": "pauc"}
@@ -214,15 +216,15 @@ def _at_a_level(text: str) -> Measure | None:
     if len(levels) != 1:
         return None
     ((rate, sign), number) = levels.popitem()
-    if (name, rate, sign) == ("precision", "k", "="):
-        k = int(number) if re.fullmatch(r"\+?\d+", number) else read_number(number)
-        loss = partial(points.PrecisionAtKLoss, k=k)
-        program = partial(point_programs.precision_at_k_program, k=k)
-        return Measure(text, f"Precision at {k}", loss, metrics.metric_by_name(text), program)
-    if (name, rate, sign) not in _POINTS:
+    rule = RULES.get(f"{name}@{rate}")
+    if rule is None or rule.side != sign:
         return None
+    loss_of, program_of = _POINTS[rule.kind]
+    if rate == "k":
+        k = int(number) if re.fullmatch(r"\+?\d+", number) else read_number(number)
+        loss, program = partial(loss_of, k=k), partial(program_of, k=k)
+        return Measure(text, f"Precision at {k}", loss, metrics.metric_by_name(text), program)
     level = {rate: read_number(number)}
-    loss_of, program_of = _POINTS[name, rate, sign]
     loss_of(**level)  # refuses levels out of range
     better = "specificity" if name == "fpr" else {"tpr": "recall"}.get(name, name)
     constraint = f"{ {'tpr': 'recall'}.get(rate, rate) }{sign}{number}"

@@ -97,7 +97,7 @@ def operating_curve_program(
     return LinearProgram(cost, offset=1.0, **matrices, **rows)
 
 
-def operating_curve_exact(
+def _operating_curve_exact(
     scores: Tensor,
     labels: Tensor,
     *,
@@ -135,7 +135,7 @@ def operating_curve_area(
     surrogate: str = "hinge",
     weight: Tensor | None = None,
 ) -> Tensor:
-    """The limit of :func:`operating_curve_exact` for ever more points: 1 - the exact area under the soft curve.
+    """The limit of :func:`operating_curve_loss` for ever more points: 1 - the exact area under the soft curve.
 
     Between two neighbouring keys both counts are linear in the threshold, so the area there is a trapezoid ("roc"), or
     has the integral of a ratio of linear functions ("pr"). O(n log n), differentiable.

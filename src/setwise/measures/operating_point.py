@@ -14,12 +14,12 @@ and each loss is 1 - the measure of these counts (FPR at TPR: the rate itself) a
 | FPR at TPR a          | FP / n-              | TP >= a n+                      |
 | precision at k        | 1 - TP / k           | TP + FP <= k                    |
 
-Each is a linear program (:mod:`setwise.measures.operating_point_programs` has them and their optima). TP is concave in
-theta and FP convex, so the best threshold is where the constraint binds or, for precision at recall only, possibly at a
-break point before it: ``at="optimum"`` looks for that, ``at="floor"`` takes the recall exactly at its floor. The others
-are always best at their level. One sort finds it: O(n log n) time, O(n) memory
-(:mod:`setwise.kernels.operating_point`), and the gradient goes through the threshold. ``threshold=`` a number fixes
-theta instead: the published form, which is a closed one.
+:mod:`setwise.kernels.point_rules` has this table as data, and :mod:`setwise.measures.operating_point_programs` the
+linear program of each row. TP is concave in theta and FP convex, so the best threshold is where the constraint binds
+or, for precision at recall only, possibly at a break point before it: ``at="optimum"`` looks for that, ``at="floor"``
+takes the recall exactly at its floor. The others are always best at their level. One sort finds it: O(n log n) time,
+O(n) memory (:mod:`setwise.kernels.operating_point`), and the gradient goes through the threshold. ``threshold=`` a
+number fixes theta instead: the published form, which is a closed one.
 
 What is certain: with margin 1, TP is at most and FP at least the hard count, so the hard measure at the found threshold
 is at least as good as the soft one and keeps the level. With margin 0 it is the other way round for scores no further
@@ -60,13 +60,7 @@ from torch import Tensor
 
 from setwise.distributed import Group
 from setwise.measures import _thresholded
-from setwise.measures._point_settings import (
-    fpr_at_tpr_settings,
-    precision_at_k_settings,
-    precision_at_recall_settings,
-    recall_at_precision_settings,
-    tpr_at_fpr_settings,
-)
+from setwise.measures._point_settings import read_settings
 from setwise.measures._thresholded import OperatingPointLoss
 
 
@@ -103,14 +97,10 @@ def precision_at_recall_loss(
     Returns:
         A scalar. A set of one class only (by weight) gives 0 with zero gradient.
     """
-    return _thresholded.loss(
-        input,
-        target,
-        weight,
-        precision_at_recall_settings(recall, margin, at, threshold, surrogate, link),
-        check_values=check_values,
-        group=group,
-    )[0]
+    chosen = read_settings(
+        "precision@recall", recall, margin, at=at, threshold=threshold, surrogate=surrogate, link=link
+    )
+    return _thresholded.loss(input, target, weight, chosen, check_values=check_values, group=group)[0]
 
 
 class PrecisionAtRecallLoss(OperatingPointLoss):
@@ -134,7 +124,7 @@ class PrecisionAtRecallLoss(OperatingPointLoss):
     OperatingPoint(value=0.6666666666666666, constraint=1.0, threshold=0.0, reached=True)
     """
 
-    _read = staticmethod(precision_at_recall_settings)
+    kind = "precision@recall"
 
     def __init__(
         self,
@@ -148,18 +138,15 @@ class PrecisionAtRecallLoss(OperatingPointLoss):
         check_values: bool = True,
         group: Group = None,
     ) -> None:
-        super().__init__(
-            {
-                "recall": recall,
-                "margin": margin,
-                "at": at,
-                "threshold": threshold,
-                "surrogate": surrogate,
-                "link": link,
-            },
-            check_values=check_values,
-            group=group,
-        )
+        options = {
+            "recall": recall,
+            "margin": margin,
+            "at": at,
+            "threshold": threshold,
+            "surrogate": surrogate,
+            "link": link,
+        }
+        super().__init__(options, check_values=check_values, group=group)
 
     def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """The loss of one batch; see :func:`precision_at_recall_loss`."""
@@ -183,14 +170,8 @@ def recall_at_precision_loss(
 
     ``precision`` is the floor, in (0, 1); other arguments and the result are as for :func:`precision_at_recall_loss`.
     """
-    return _thresholded.loss(
-        input,
-        target,
-        weight,
-        recall_at_precision_settings(precision, margin, threshold, surrogate, link),
-        check_values=check_values,
-        group=group,
-    )[0]
+    chosen = read_settings("recall@precision", precision, margin, threshold=threshold, surrogate=surrogate, link=link)
+    return _thresholded.loss(input, target, weight, chosen, check_values=check_values, group=group)[0]
 
 
 class RecallAtPrecisionLoss(OperatingPointLoss):
@@ -206,7 +187,7 @@ class RecallAtPrecisionLoss(OperatingPointLoss):
         group: Over which ranks the set is spread; see :mod:`setwise.distributed`.
     """
 
-    _read = staticmethod(recall_at_precision_settings)
+    kind = "recall@precision"
 
     def __init__(
         self,
@@ -219,11 +200,14 @@ class RecallAtPrecisionLoss(OperatingPointLoss):
         check_values: bool = True,
         group: Group = None,
     ) -> None:
-        super().__init__(
-            {"precision": precision, "margin": margin, "threshold": threshold, "surrogate": surrogate, "link": link},
-            check_values=check_values,
-            group=group,
-        )
+        options = {
+            "precision": precision,
+            "margin": margin,
+            "threshold": threshold,
+            "surrogate": surrogate,
+            "link": link,
+        }
+        super().__init__(options, check_values=check_values, group=group)
 
     def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """The loss of one batch; see :func:`recall_at_precision_loss`."""
@@ -247,14 +231,8 @@ def tpr_at_fpr_loss(
 
     ``fpr`` is the ceiling, in (0, 1); other arguments and the result are as for :func:`precision_at_recall_loss`.
     """
-    return _thresholded.loss(
-        input,
-        target,
-        weight,
-        tpr_at_fpr_settings(fpr, margin, threshold, surrogate, link),
-        check_values=check_values,
-        group=group,
-    )[0]
+    chosen = read_settings("tpr@fpr", fpr, margin, threshold=threshold, surrogate=surrogate, link=link)
+    return _thresholded.loss(input, target, weight, chosen, check_values=check_values, group=group)[0]
 
 
 class TPRAtFPRLoss(OperatingPointLoss):
@@ -270,7 +248,7 @@ class TPRAtFPRLoss(OperatingPointLoss):
         group: Over which ranks the set is spread; see :mod:`setwise.distributed`.
     """
 
-    _read = staticmethod(tpr_at_fpr_settings)
+    kind = "tpr@fpr"
 
     def __init__(
         self,
@@ -283,11 +261,8 @@ class TPRAtFPRLoss(OperatingPointLoss):
         check_values: bool = True,
         group: Group = None,
     ) -> None:
-        super().__init__(
-            {"fpr": fpr, "margin": margin, "threshold": threshold, "surrogate": surrogate, "link": link},
-            check_values=check_values,
-            group=group,
-        )
+        options = {"fpr": fpr, "margin": margin, "threshold": threshold, "surrogate": surrogate, "link": link}
+        super().__init__(options, check_values=check_values, group=group)
 
     def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """The loss of one batch; see :func:`tpr_at_fpr_loss`."""
@@ -311,14 +286,8 @@ def fpr_at_tpr_loss(
 
     ``tpr`` is the floor, in (0, 1]; other arguments and the result are as for :func:`precision_at_recall_loss`.
     """
-    return _thresholded.loss(
-        input,
-        target,
-        weight,
-        fpr_at_tpr_settings(tpr, margin, threshold, surrogate, link),
-        check_values=check_values,
-        group=group,
-    )[0]
+    chosen = read_settings("fpr@tpr", tpr, margin, threshold=threshold, surrogate=surrogate, link=link)
+    return _thresholded.loss(input, target, weight, chosen, check_values=check_values, group=group)[0]
 
 
 class FPRAtTPRLoss(OperatingPointLoss):
@@ -334,7 +303,7 @@ class FPRAtTPRLoss(OperatingPointLoss):
         group: Over which ranks the set is spread; see :mod:`setwise.distributed`.
     """
 
-    _read = staticmethod(fpr_at_tpr_settings)
+    kind = "fpr@tpr"
 
     def __init__(
         self,
@@ -347,11 +316,8 @@ class FPRAtTPRLoss(OperatingPointLoss):
         check_values: bool = True,
         group: Group = None,
     ) -> None:
-        super().__init__(
-            {"tpr": tpr, "margin": margin, "threshold": threshold, "surrogate": surrogate, "link": link},
-            check_values=check_values,
-            group=group,
-        )
+        options = {"tpr": tpr, "margin": margin, "threshold": threshold, "surrogate": surrogate, "link": link}
+        super().__init__(options, check_values=check_values, group=group)
 
     def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """The loss of one batch; see :func:`fpr_at_tpr_loss`."""
@@ -387,14 +353,8 @@ def precision_at_k_loss(
     Returns:
         A scalar. A set of one class only (by weight) gives 0 with zero gradient.
     """
-    return _thresholded.loss(
-        input,
-        target,
-        weight,
-        precision_at_k_settings(k, margin, surrogate, link),
-        check_values=check_values,
-        group=group,
-    )[0]
+    chosen = read_settings("precision@k", k, margin, surrogate=surrogate, link=link)
+    return _thresholded.loss(input, target, weight, chosen, check_values=check_values, group=group)[0]
 
 
 class PrecisionAtKLoss(OperatingPointLoss):
@@ -409,7 +369,7 @@ class PrecisionAtKLoss(OperatingPointLoss):
         group: Over which ranks the set is spread; see :mod:`setwise.distributed`.
     """
 
-    _read = staticmethod(precision_at_k_settings)
+    kind = "precision@k"
 
     def __init__(
         self,
@@ -421,9 +381,8 @@ class PrecisionAtKLoss(OperatingPointLoss):
         check_values: bool = True,
         group: Group = None,
     ) -> None:
-        super().__init__(
-            {"k": k, "margin": margin, "surrogate": surrogate, "link": link}, check_values=check_values, group=group
-        )
+        options = {"k": k, "margin": margin, "surrogate": surrogate, "link": link}
+        super().__init__(options, check_values=check_values, group=group)
 
     def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """The loss of one batch; see :func:`precision_at_k_loss`."""

@@ -1,14 +1,14 @@
-"""The linear programs of the measures at an operating point, and their optima by structure.
+"""The linear programs of the measures at an operating point.
 
 A relaxed prediction z_i for every sample, at most 1 for positives and at least 0 for negatives, and
 
     z_i <= 1 - margin + s_i - theta  (positives),    z_j >= margin + s_j - theta  (negatives),
 
 with s the scores, or their sigmoid, so that sum_P w z <= TP(theta) and sum_N w z >= FP(theta), with equality where it
-pays. Where measure and constraint are linear in these counts the variables are (z, theta). Precision is a ratio:
-Charnes and Cooper's (z, w, t) with z, theta and 1 multiplied by t > 0 makes it linear. Recall at precision has the same
-variables with 0 <= t <= 1: between "select nothing" at t = 0 and a threshold at t = 1, so that it always has an
-optimum.
+pays. What is minimized and what is held are rows of these sums, as the table of :mod:`setwise.kernels.point_rules` has
+them. Where both are linear in the counts the variables are (z, theta). Precision is a ratio: Charnes and Cooper's
+(z, w, t) with z, theta and 1 multiplied by t > 0 makes it linear. Recall at precision has the same variables with
+0 <= t <= 1: between "select nothing" at t = 0 and a threshold at t = 1, so that it always has an optimum.
 
 The matrices are dense, n^2 numbers: for solvers and comparisons. Training uses the losses, which have the same optimum.
 """
@@ -22,17 +22,10 @@ import torch
 from torch import Tensor
 
 from setwise import _checks
+from setwise.kernels.point_rules import Rule
 from setwise.lp import LinearProgram
-from setwise.measures import _thresholded
 from setwise.measures._base import positives, prepare
-from setwise.measures._point_settings import (
-    Settings,
-    fpr_at_tpr_settings,
-    precision_at_k_settings,
-    precision_at_recall_settings,
-    recall_at_precision_settings,
-    tpr_at_fpr_settings,
-)
+from setwise.measures._point_settings import Settings, read_settings
 
 
 class _Pieces(NamedTuple):
@@ -70,12 +63,9 @@ def precision_at_recall_program(
     Returns:
         min 1 - sum_P w z  s.t.  sum w z = 1,  sum_P w z >= recall n+ t (or =, at the floor), and the hinges times t.
     """
-    chosen = precision_at_recall_settings(recall, margin, at, threshold, link=link)
-    pieces = _pieces(scores, labels, chosen, weight)
-    floor = torch.cat([-pieces.on_positives, pieces.side.new_tensor([0.0, recall * float(pieces.on_positives.sum())])])
-    total = torch.cat([pieces.on_positives + pieces.on_negatives, pieces.side.new_zeros(2)])
-    equal = [(total, 1.0)] + ([(floor, 0.0)] if at == "floor" else [])
-    return _scaled(pieces, pieces.on_positives, [] if at == "floor" else [floor], equal, math.inf)
+    return _program(
+        scores, labels, weight, read_settings("precision@recall", recall, margin, at=at, threshold=threshold, link=link)
+    )
 
 
 def recall_at_precision_program(
@@ -103,12 +93,8 @@ def recall_at_precision_program(
         min 1 - sum_P w z / n+  s.t.  (1 - precision) sum_P w z >= precision sum_N w z, and the hinges times t. Its
         value is 1, by t = 0, where no threshold reaches the precision.
     """
-    chosen = recall_at_precision_settings(precision, margin, threshold, link=link)
-    pieces = _pieces(scores, labels, chosen, weight)
-    floor = torch.cat(
-        [precision * pieces.on_negatives - (1 - precision) * pieces.on_positives, pieces.side.new_zeros(2)]
-    )
-    return _scaled(pieces, pieces.on_positives / pieces.on_positives.sum(), [floor], [], 1.0)
+    chosen = read_settings("recall@precision", precision, margin, threshold=threshold, link=link)
+    return _program(scores, labels, weight, chosen)
 
 
 def tpr_at_fpr_program(
@@ -135,10 +121,7 @@ def tpr_at_fpr_program(
     Returns:
         min 1 - sum_P w z / n+  s.t.  sum_N w z <= fpr n-, and the hinges.
     """
-    chosen = tpr_at_fpr_settings(fpr, margin, threshold, link=link)
-    pieces = _pieces(scores, labels, chosen, weight)
-    cost = -pieces.on_positives / pieces.on_positives.sum()
-    return _plain(pieces, cost, 1.0, pieces.on_negatives, fpr * float(pieces.on_negatives.sum()))
+    return _program(scores, labels, weight, read_settings("tpr@fpr", fpr, margin, threshold=threshold, link=link))
 
 
 def fpr_at_tpr_program(
@@ -165,10 +148,7 @@ def fpr_at_tpr_program(
     Returns:
         min sum_N w z / n-  s.t.  sum_P w z >= tpr n+, and the hinges.
     """
-    chosen = fpr_at_tpr_settings(tpr, margin, threshold, link=link)
-    pieces = _pieces(scores, labels, chosen, weight)
-    cost = pieces.on_negatives / pieces.on_negatives.sum()
-    return _plain(pieces, cost, 0.0, -pieces.on_positives, -tpr * float(pieces.on_positives.sum()))
+    return _program(scores, labels, weight, read_settings("fpr@tpr", tpr, margin, threshold=threshold, link=link))
 
 
 def precision_at_k_program(
@@ -193,163 +173,31 @@ def precision_at_k_program(
     Returns:
         min 1 - sum_P w z / k  s.t.  sum w z <= k, and the hinges; k at most the number of samples.
     """
-    chosen = precision_at_k_settings(k, margin, link=link)
-    pieces = _pieces(scores, labels, chosen, weight)
-    selected = chosen.rule.selected(float(pieces.on_positives.sum()), float(pieces.on_negatives.sum()))
-    total = pieces.on_positives + pieces.on_negatives
-    return _plain(pieces, -pieces.on_positives / selected, 1.0, total, selected)
+    return _program(scores, labels, weight, read_settings("precision@k", k, margin, link=link))
 
 
-def precision_at_recall_exact(
-    scores: Tensor,
-    labels: Tensor,
-    *,
-    recall: float,
-    margin: float = 1.0,
-    at: str = "optimum",
-    threshold: float | None = None,
-    surrogate: str = "hinge",
-    link: str = "identity",
-    weight: Tensor | None = None,
-) -> Tensor:
-    """The optimum of :func:`precision_at_recall_program` (for ``"hinge"``) by one sort, with its exact gradient.
-
-    Args:
-        scores: Scores; every leading index is a set of its own.  # shape: (*batch, n)
-        labels: 0 or 1.  # shape: (*batch, n)
-        recall: The floor, in (0, 1].
-        margin: How far from the threshold a score has to be to count as right; for the ramp, its width.
-        at: ``"optimum"``, the best threshold that keeps the floor, or ``"floor"``, the one on it.
-        threshold: A fixed threshold, or None to find the best one.
-        surrogate: ``"hinge"`` or ``"ramp"``.
-        link: ``"identity"`` or ``"sigmoid"``, applied to the scores and to a fixed threshold.
-        weight: Non-negative per-sample weights.  # shape: (*batch, n)
-
-    Returns:
-        The optimum of each set. 1 where a fixed threshold misses the floor.  # shape: (*batch,)
-    """
-    return _thresholded.exact(
-        scores, labels, weight, precision_at_recall_settings(recall, margin, at, threshold, surrogate, link)
-    )
+def _program(scores: Tensor, labels: Tensor, weight: Tensor | None, chosen: Settings) -> LinearProgram:
+    """The program of any row of the table."""
+    pieces = _pieces(scores, labels, weight, chosen)
+    P, N = float(pieces.on_positives.sum()), float(pieces.on_negatives.sum())
+    cost, offset = _objective(pieces, chosen.rule, P, N)
+    c0, c1, c2 = chosen.rule.edge(P, N)
+    row = -c1 * pieces.on_positives - c2 * pieces.on_negatives  # row z <= c0
+    if chosen.rule.ratio:
+        return _scaled(pieces, chosen.rule, cost, torch.cat([row, row.new_tensor([0.0, -c0])]))
+    return _plain(pieces, cost, offset, row, c0)
 
 
-def recall_at_precision_exact(
-    scores: Tensor,
-    labels: Tensor,
-    *,
-    precision: float,
-    margin: float = 1.0,
-    threshold: float | None = None,
-    surrogate: str = "hinge",
-    link: str = "identity",
-    weight: Tensor | None = None,
-) -> Tensor:
-    """The optimum of :func:`recall_at_precision_program` (for ``"hinge"``) by one sort, with its exact gradient.
-
-    Args:
-        scores: Scores; every leading index is a set of its own.  # shape: (*batch, n)
-        labels: 0 or 1.  # shape: (*batch, n)
-        precision: The floor, in (0, 1).
-        margin: How far from the threshold a score has to be to count as right; for the ramp, its width.
-        threshold: A fixed threshold, or None to find the best one.
-        surrogate: ``"hinge"`` or ``"ramp"``.
-        link: ``"identity"`` or ``"sigmoid"``, applied to the scores and to a fixed threshold.
-        weight: Non-negative per-sample weights.  # shape: (*batch, n)
-
-    Returns:
-        The optimum of each set. 1 where no threshold reaches the floor: nothing is selected.  # shape: (*batch,)
-    """
-    return _thresholded.exact(
-        scores, labels, weight, recall_at_precision_settings(precision, margin, threshold, surrogate, link)
-    )
+def _objective(pieces: _Pieces, rule: Rule, P: float, N: float) -> tuple[Tensor, float]:
+    """The loss as a row over z and a constant: FP / n-, or 1 - TP over its total (1 by scaling where it is TP + FP)."""
+    if rule.per == "negatives":
+        return pieces.on_negatives / N, 0.0
+    if rule.per == "selected":
+        return -pieces.on_positives, 1.0
+    return -pieces.on_positives / (P if rule.per == "positives" else rule.selected(P, N)), 1.0
 
 
-def tpr_at_fpr_exact(
-    scores: Tensor,
-    labels: Tensor,
-    *,
-    fpr: float,
-    margin: float = 1.0,
-    threshold: float | None = None,
-    surrogate: str = "hinge",
-    link: str = "identity",
-    weight: Tensor | None = None,
-) -> Tensor:
-    """The optimum of :func:`tpr_at_fpr_program` (for ``"hinge"``) by one sort, with its exact gradient.
-
-    Args:
-        scores: Scores; every leading index is a set of its own.  # shape: (*batch, n)
-        labels: 0 or 1.  # shape: (*batch, n)
-        fpr: The ceiling, in (0, 1).
-        margin: How far from the threshold a score has to be to count as right; for the ramp, its width.
-        threshold: A fixed threshold, or None to find the best one.
-        surrogate: ``"hinge"`` or ``"ramp"``.
-        link: ``"identity"`` or ``"sigmoid"``, applied to the scores and to a fixed threshold.
-        weight: Non-negative per-sample weights.  # shape: (*batch, n)
-
-    Returns:
-        The optimum of each set. Inf where a fixed threshold misses the ceiling.  # shape: (*batch,)
-    """
-    return _thresholded.exact(scores, labels, weight, tpr_at_fpr_settings(fpr, margin, threshold, surrogate, link))
-
-
-def fpr_at_tpr_exact(
-    scores: Tensor,
-    labels: Tensor,
-    *,
-    tpr: float,
-    margin: float = 1.0,
-    threshold: float | None = None,
-    surrogate: str = "hinge",
-    link: str = "identity",
-    weight: Tensor | None = None,
-) -> Tensor:
-    """The optimum of :func:`fpr_at_tpr_program` (for ``"hinge"``) by one sort, with its exact gradient.
-
-    Args:
-        scores: Scores; every leading index is a set of its own.  # shape: (*batch, n)
-        labels: 0 or 1.  # shape: (*batch, n)
-        tpr: The floor, in (0, 1].
-        margin: How far from the threshold a score has to be to count as right; for the ramp, its width.
-        threshold: A fixed threshold, or None to find the best one.
-        surrogate: ``"hinge"`` or ``"ramp"``.
-        link: ``"identity"`` or ``"sigmoid"``, applied to the scores and to a fixed threshold.
-        weight: Non-negative per-sample weights.  # shape: (*batch, n)
-
-    Returns:
-        The optimum of each set. Inf where a fixed threshold misses the floor.  # shape: (*batch,)
-    """
-    return _thresholded.exact(scores, labels, weight, fpr_at_tpr_settings(tpr, margin, threshold, surrogate, link))
-
-
-def precision_at_k_exact(
-    scores: Tensor,
-    labels: Tensor,
-    *,
-    k: float,
-    margin: float = 1.0,
-    surrogate: str = "hinge",
-    link: str = "identity",
-    weight: Tensor | None = None,
-) -> Tensor:
-    """The optimum of :func:`precision_at_k_program` (for ``"hinge"``) by one sort, with its exact gradient.
-
-    Args:
-        scores: Scores; every leading index is a set of its own.  # shape: (*batch, n)
-        labels: 0 or 1.  # shape: (*batch, n)
-        k: How many samples are selected, an integer (by weight, at most all); or their share, a float in (0, 1).
-        margin: How far from the threshold a score has to be to count as right; for the ramp, its width.
-        surrogate: ``"hinge"`` or ``"ramp"``.
-        link: ``"identity"`` or ``"sigmoid"``, applied to the scores.
-        weight: Non-negative per-sample weights.  # shape: (*batch, n)
-
-    Returns:
-        The optimum of each set.  # shape: (*batch,)
-    """
-    return _thresholded.exact(scores, labels, weight, precision_at_k_settings(k, margin, surrogate, link))
-
-
-def _pieces(scores: Tensor, labels: Tensor, chosen: Settings, weight: Tensor | None) -> _Pieces:
+def _pieces(scores: Tensor, labels: Tensor, weight: Tensor | None, chosen: Settings) -> _Pieces:
     scores, weight = prepare(scores, labels, weight, ("scores", "labels"))
     if scores.ndim != 1:
         raise _checks.InputError(f"Expected `scores` to be of shape (n,), but got {tuple(scores.shape)}.")
@@ -380,25 +228,27 @@ def _plain(pieces: _Pieces, cost: Tensor, offset: float, row: Tensor, side: floa
     return LinearProgram(torch.cat([cost, zero]), A, b, lower=lower, upper=upper, offset=offset)
 
 
-def _scaled(
-    pieces: _Pieces,
-    gain: Tensor,
-    floors: list[Tensor],
-    equal: list[tuple[Tensor, float]],
-    largest: float,
-) -> LinearProgram:
-    """The program in (z, w, t): 1 - the gain, under rows that have no right-hand side."""
+def _scaled(pieces: _Pieces, rule: Rule, cost: Tensor, held: Tensor) -> LinearProgram:
+    """The program in (z, w, t): 1 + the cost, under rows without a right-hand side; all are multiples of t."""
     n, new = len(pieces.side), pieces.side
+    precision = rule.per == "selected"  # the total is scaled to 1; recall is as it is, and t at most 1
     hinges = torch.cat([torch.diag(pieces.sign), pieces.sign.unsqueeze(1), -pieces.side.unsqueeze(1)], 1)
     caps = torch.eye(n + 2, dtype=new.dtype, device=new.device)[:n][pieces.positive]
     caps[:, -1] = -1.0  # z_i <= t
-    A = torch.cat([hinges, caps, *(row.unsqueeze(0) for row in floors)])
+    above, equal = [hinges, caps], []
+    if precision:
+        equal.append((torch.cat([pieces.on_positives + pieces.on_negatives, new.new_zeros(2)]), 1.0))
+    if precision and not rule.interior:
+        equal.append((held, 0.0))
+    else:
+        above.append(held.unsqueeze(0))
     if pieces.threshold is not None:
-        equal = [*equal, (torch.cat([new.new_zeros(n), new.new_tensor([1.0, -pieces.threshold])]), 0.0)]
+        equal.append((torch.cat([new.new_zeros(n), new.new_tensor([1.0, -pieces.threshold])]), 0.0))
+    A = torch.cat(above)
     lower = torch.cat([torch.where(pieces.positive, -math.inf, 0).to(new), new.new_tensor([-math.inf, 0.0])])
-    upper = torch.cat([new.new_full((n + 1,), math.inf), new.new_tensor([largest])])
+    upper = torch.cat([new.new_full((n + 1,), math.inf), new.new_tensor([math.inf if precision else 1.0])])
     return LinearProgram(
-        torch.cat([-gain, gain.new_zeros(2)]),
+        torch.cat([cost, cost.new_zeros(2)]),
         A,
         A.new_zeros(len(A)),
         torch.stack([row for row, _ in equal]) if equal else None,

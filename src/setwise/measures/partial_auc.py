@@ -94,7 +94,7 @@ def partial_auc_program(
     return LinearProgram(cost, A, gaps.flatten() - margin)
 
 
-def partial_auc_exact(
+def _partial_auc_exact(
     scores: Tensor,
     labels: Tensor,
     *,

@@ -20,7 +20,7 @@ Its optimum has all positives at one end of their boxes and all negatives at one
 four corners; for every measure of the table it is Y = u on the positives and Y = l on the negatives, the soft counts of
 :mod:`setwise.measures.counts`. O(n). The loss is 1 minus that; with margin 1 it is never below 1 - the hard measure
 where that grows with TP and falls with FP, with margin 0 never above. Its value is exact; its gradient is the
-straight-through slope of :mod:`setwise.measures.counts`, and that of :func:`ratio_exact` the value's own derivative.
+straight-through slope of :mod:`setwise.measures.counts`, and that of the solved program the value's own derivative.
 
 Reference: Meng, Mukherjee, Wu, Singh, Ravi, NeurIPS 2021, for the program; the bound with margin 1 is that of Eban et
 al., "Scalable learning of non-decomposable objectives", 2017.
@@ -125,7 +125,7 @@ def predictions(solution: Solution, samples: int | None = None) -> Tensor:
     return z[..., :samples] / t
 
 
-def ratio_exact(
+def _ratio_exact(
     scores: Tensor,
     labels: Tensor,
     *,
@@ -187,19 +187,9 @@ def fbeta_program(scores: Tensor, labels: Tensor, *, beta: float = 1.0, **option
     return ratio_program(scores, labels, **fbeta_ratio(beta), **options)
 
 
-def fbeta_exact(scores: Tensor, labels: Tensor, *, beta: float = 1.0, **options: Unpack[BoxOptions]) -> Tensor:
-    """:func:`ratio_exact` of the F-score."""
-    return ratio_exact(scores, labels, **fbeta_ratio(beta), **options)
-
-
 def jaccard_program(scores: Tensor, labels: Tensor, **options: Unpack[BoxOptions]) -> LinearProgram:
     """:func:`ratio_program` of Jaccard's index."""
     return ratio_program(scores, labels, **tversky_ratio(1.0, 1.0), **options)
-
-
-def jaccard_exact(scores: Tensor, labels: Tensor, **options: Unpack[BoxOptions]) -> Tensor:
-    """:func:`ratio_exact` of Jaccard's index."""
-    return ratio_exact(scores, labels, **tversky_ratio(1.0, 1.0), **options)
 
 
 def dice_program(scores: Tensor, labels: Tensor, **options: Unpack[BoxOptions]) -> LinearProgram:
@@ -207,23 +197,11 @@ def dice_program(scores: Tensor, labels: Tensor, **options: Unpack[BoxOptions]) 
     return ratio_program(scores, labels, **fbeta_ratio(1.0), **options)
 
 
-def dice_exact(scores: Tensor, labels: Tensor, **options: Unpack[BoxOptions]) -> Tensor:
-    """:func:`ratio_exact` of Dice's coefficient, that of F1."""
-    return ratio_exact(scores, labels, **fbeta_ratio(1.0), **options)
-
-
 def tversky_program(
     scores: Tensor, labels: Tensor, *, alpha: float = 0.5, beta: float = 0.5, **options: Unpack[BoxOptions]
 ) -> LinearProgram:
     """:func:`ratio_program` of Tversky's index."""
     return ratio_program(scores, labels, **tversky_ratio(alpha, beta), **options)
-
-
-def tversky_exact(
-    scores: Tensor, labels: Tensor, *, alpha: float = 0.5, beta: float = 0.5, **options: Unpack[BoxOptions]
-) -> Tensor:
-    """:func:`ratio_exact` of Tversky's index."""
-    return ratio_exact(scores, labels, **tversky_ratio(alpha, beta), **options)
 
 
 def fbeta_loss(
