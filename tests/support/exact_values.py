@@ -17,7 +17,7 @@ from setwise.measures.count_measure import _balanced_accuracy_exact as balanced_
 from setwise.measures.multiclass_auc import _multiclass_auc_exact as multiclass_auc_exact
 from setwise.measures.operating_curve import _operating_curve_exact as operating_curve_exact
 from setwise.measures.partial_auc import _partial_auc_exact as partial_auc_exact
-from setwise.measures.ratio import _ratio_exact as ratio_exact
+from setwise.measures.ratio_programs import _ratio_exact as ratio_exact
 
 __all__ = [
     "auc_exact",

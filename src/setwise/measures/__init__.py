@@ -57,15 +57,17 @@ from setwise.measures.ratio import (
     RatioLoss,
     TverskyLoss,
     dice_loss,
-    dice_program,
     fbeta_loss,
-    fbeta_program,
     jaccard_loss,
+    ratio_loss,
+    tversky_loss,
+)
+from setwise.measures.ratio_programs import (
+    dice_program,
+    fbeta_program,
     jaccard_program,
     predictions,
-    ratio_loss,
     ratio_program,
-    tversky_loss,
     tversky_program,
 )
 

@@ -21,7 +21,7 @@ _LARGEST_BETA = 1e150  # its square is a float
 
 
 class BoxOptions(TypedDict, total=False):
-    """What programs of named ratios take, as :func:`~setwise.measures.ratio.ratio_program` says."""
+    """What programs of named ratios take, as :func:`~setwise.measures.ratio_programs.ratio_program` says."""
 
     margin: float
     link: str

@@ -27,11 +27,13 @@ import torch
 from torch import Tensor
 
 from setwise import _checks
+from setwise.distributed import Group
 from setwise.kernels.errors import hinge_errors
 from setwise.lp import LinearProgram
+from setwise.measures._count_loss import CountLoss, NamedMeasureLoss
 from setwise.measures._ratios import BoxOptions, read_box
-from setwise.measures.counts import CountFunction, Counting, CountLoss, CountOptions, ratio_of, totals
-from setwise.measures.ratio import ratio_program
+from setwise.measures.counts import CountFunction, Counting, CountOptions, ratio_of, totals
+from setwise.measures.ratio_programs import ratio_program
 
 
 def balanced_accuracy_program(scores: Tensor, labels: Tensor, **options: Unpack[BoxOptions]) -> LinearProgram:
@@ -102,103 +104,6 @@ def balanced_accuracy_loss(
     return Counting(**options).loss(_balanced_accuracy, input, target, weight, both_classes=True)[0]
 
 
-class MeasureLoss(CountLoss):
-    """:func:`measure_loss` as a module: 1 - a function of the counts that you write.
-
-    Args:
-        measure: Function of tensors (tp, fp, fn, tn), elementwise and differentiable.
-        **options: :class:`~setwise.measures.counts.CountOptions`.
-
-    >>> precision = MeasureLoss(lambda tp, fp, fn, tn: tp / (tp + fp))
-    >>> precision(torch.tensor([2.0, 2.0, -2.0]), torch.tensor([1, 0, 0]))
-    tensor(0.5000)
-    """
-
-    def __init__(self, measure: CountFunction, **options: Unpack[CountOptions]) -> None:
-        super().__init__(_checked(measure), options, both_classes=True)
-        self.name = getattr(measure, "__name__", repr(measure))
-
-    def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
-        """1 - the measure of one batch; see :func:`measure_loss`."""
-        return self.batch_loss(input, target, weight)
-
-    def extra_repr(self) -> str:
-        """The settings, for ``repr``."""
-        return f"measure={self.name}, {super().extra_repr()}"
-
-
-class MCCLoss(CountLoss):
-    """:func:`mcc_loss` as a module: 1 - Matthews' correlation coefficient, between 0 and 2.
-
-    Args:
-        **options: :class:`~setwise.measures.counts.CountOptions`.
-
-    >>> MCCLoss()(torch.tensor([2.0, 2.0, -2.0, -2.0]), torch.tensor([1, 0, 1, 0]))
-    tensor(1.)
-    """
-
-    def __init__(self, **options: Unpack[CountOptions]) -> None:
-        super().__init__(_mcc, options, both_classes=True)
-
-    def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
-        """1 - the measure of one batch; see :func:`mcc_loss`."""
-        return self.batch_loss(input, target, weight)
-
-
-class GMeanLoss(CountLoss):
-    """:func:`g_mean_loss` as a module: 1 - sqrt(sensitivity * specificity).
-
-    Args:
-        **options: :class:`~setwise.measures.counts.CountOptions`.
-
-    >>> GMeanLoss()(torch.tensor([2.0, -2.0, -2.0]), torch.tensor([1, 1, 0]))
-    tensor(0.2929)
-    """
-
-    def __init__(self, **options: Unpack[CountOptions]) -> None:
-        super().__init__(_g_mean, options, both_classes=True)
-
-    def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
-        """1 - the measure of one batch; see :func:`g_mean_loss`."""
-        return self.batch_loss(input, target, weight)
-
-
-class KappaLoss(CountLoss):
-    """:func:`kappa_loss` as a module: 1 - Cohen's kappa.
-
-    Args:
-        **options: :class:`~setwise.measures.counts.CountOptions`.
-
-    >>> KappaLoss()(torch.tensor([2.0, 2.0, -2.0, -2.0]), torch.tensor([1, 1, 0, 0]))
-    tensor(0.)
-    """
-
-    def __init__(self, **options: Unpack[CountOptions]) -> None:
-        super().__init__(_kappa, options, both_classes=True)
-
-    def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
-        """1 - the measure of one batch; see :func:`kappa_loss`."""
-        return self.batch_loss(input, target, weight)
-
-
-class BalancedAccuracyLoss(CountLoss):
-    """:func:`balanced_accuracy_loss` as a module: 1 - mean of sensitivity and specificity.
-
-    Args:
-        **options: :class:`~setwise.measures.counts.CountOptions`.
-
-    >>> BalancedAccuracyLoss()(torch.tensor([2.0, -2.0, -2.0]), torch.tensor([1, 1, 0]))
-    tensor(0.2500)
-    """
-
-    def __init__(self, **options: Unpack[CountOptions]) -> None:
-        super().__init__(_balanced_accuracy, options, both_classes=True)
-
-    def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
-        """1 - the measure of one batch; see :func:`balanced_accuracy_loss`."""
-        return self.batch_loss(input, target, weight)
-
-
 def _checked(measure: CountFunction) -> CountFunction:
     """The user's function, with a look at what it gives."""
     if not callable(measure):
@@ -236,3 +141,121 @@ def _kappa(tp: Any, fp: Any, fn: Any, tn: Any) -> Any:
 
 def _balanced_accuracy(tp: Any, fp: Any, fn: Any, tn: Any) -> Any:
     return (tp / (tp + fn) + tn / (tn + fp)) / 2
+
+
+class MeasureLoss(CountLoss):
+    """:func:`measure_loss` as a module: 1 - a function of the counts that you write.
+
+    Args:
+        measure: Function of tensors (tp, fp, fn, tn), elementwise and differentiable.
+        margin, surrogate, link, average, counting, ignore_index, check_values, group: How predictions are counted, see
+            :class:`~setwise.measures.counts.CountOptions`.
+
+    >>> precision = MeasureLoss(lambda tp, fp, fn, tn: tp / (tp + fp))
+    >>> precision(torch.tensor([2.0, 2.0, -2.0]), torch.tensor([1, 0, 0]))
+    tensor(0.5000)
+    """
+
+    both_classes = True
+
+    def __init__(
+        self,
+        measure: CountFunction,
+        *,
+        margin: float | None = None,
+        surrogate: str = "hinge",
+        link: str = "identity",
+        average: str = "binary",
+        counting: str = "batch",
+        ignore_index: int | None = None,
+        check_values: bool = True,
+        group: Group = None,
+    ) -> None:
+        checked = _checked(measure)
+        how = Counting(margin, surrogate, link, average, counting, ignore_index, check_values, group)
+        super().__init__(checked, how)
+        self.name = getattr(measure, "__name__", repr(measure))
+
+    def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+        """1 - the measure of one batch; see :func:`measure_loss`."""
+        return self.batch_loss(input, target, weight)
+
+    def extra_repr(self) -> str:
+        """The settings, for ``repr``."""
+        return f"measure={self.name}, {super().extra_repr()}"
+
+
+class MCCLoss(NamedMeasureLoss):
+    """:func:`mcc_loss` as a module: 1 - Matthews' correlation coefficient, between 0 and 2.
+
+    Args:
+        margin, surrogate, link, average, counting, ignore_index, check_values, group: How predictions are counted, see
+            :class:`~setwise.measures.counts.CountOptions`.
+
+    >>> MCCLoss()(torch.tensor([2.0, 2.0, -2.0, -2.0]), torch.tensor([1, 0, 1, 0]))
+    tensor(1.)
+    """
+
+    function = staticmethod(_mcc)
+    both_classes = True
+
+    def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+        """1 - the measure of one batch; see :func:`mcc_loss`."""
+        return self.batch_loss(input, target, weight)
+
+
+class GMeanLoss(NamedMeasureLoss):
+    """:func:`g_mean_loss` as a module: 1 - sqrt(sensitivity * specificity).
+
+    Args:
+        margin, surrogate, link, average, counting, ignore_index, check_values, group: How predictions are counted, see
+            :class:`~setwise.measures.counts.CountOptions`.
+
+    >>> GMeanLoss()(torch.tensor([2.0, -2.0, -2.0]), torch.tensor([1, 1, 0]))
+    tensor(0.2929)
+    """
+
+    function = staticmethod(_g_mean)
+    both_classes = True
+
+    def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+        """1 - the measure of one batch; see :func:`g_mean_loss`."""
+        return self.batch_loss(input, target, weight)
+
+
+class KappaLoss(NamedMeasureLoss):
+    """:func:`kappa_loss` as a module: 1 - Cohen's kappa.
+
+    Args:
+        margin, surrogate, link, average, counting, ignore_index, check_values, group: How predictions are counted, see
+            :class:`~setwise.measures.counts.CountOptions`.
+
+    >>> KappaLoss()(torch.tensor([2.0, 2.0, -2.0, -2.0]), torch.tensor([1, 1, 0, 0]))
+    tensor(0.)
+    """
+
+    function = staticmethod(_kappa)
+    both_classes = True
+
+    def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+        """1 - the measure of one batch; see :func:`kappa_loss`."""
+        return self.batch_loss(input, target, weight)
+
+
+class BalancedAccuracyLoss(NamedMeasureLoss):
+    """:func:`balanced_accuracy_loss` as a module: 1 - mean of sensitivity and specificity.
+
+    Args:
+        margin, surrogate, link, average, counting, ignore_index, check_values, group: How predictions are counted, see
+            :class:`~setwise.measures.counts.CountOptions`.
+
+    >>> BalancedAccuracyLoss()(torch.tensor([2.0, -2.0, -2.0]), torch.tensor([1, 1, 0]))
+    tensor(0.2500)
+    """
+
+    function = staticmethod(_balanced_accuracy)
+    both_classes = True
+
+    def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+        """1 - the measure of one batch; see :func:`balanced_accuracy_loss`."""
+        return self.batch_loss(input, target, weight)

@@ -25,20 +25,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypedDict
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from setwise import _checks
 from setwise.distributed import Group, Ranks, active, check_group
 from setwise.kernels.attach import attach_numpy
 from setwise.kernels.errors import errors_numpy, hinge_errors, sigmoid_errors
 from setwise.kernels.scaling import wide_dtype
-from setwise.measures._base import count_undefined
 from setwise.measures._dual import Dual
 from setwise.measures._targets import AVERAGES, read_plain, read_targets
 
@@ -326,54 +325,6 @@ def _differentiate_tensors(
         value = evaluate(measure, leaves, (n_pos, n_neg), keep=keep)
         by_fn, by_fp = torch.autograd.grad(value, leaves, materialize_grads=True)
     return value.item(), by_fn.item(), by_fp.item()
-
-
-class CountLoss(nn.Module):
-    """What the losses of counts share: settings, a call, and the number of batches without a value.
-
-    Args:
-        measure: Function of (tp, fp, fn, tn), elementwise.
-        options: How predictions are counted.
-        both_classes: Whether the measure needs negatives too, not positives alone.
-
-    Attributes:
-        undefined_batches: How many batches had nothing to measure (no positive label anywhere) so far, and so gave loss
-            0 and no gradient. Batches under ``torch.func`` transforms are not counted.
-    """
-
-    undefined_batches: Tensor
-
-    def __init__(self, measure: CountFunction, options: CountOptions, *, both_classes: bool = False) -> None:
-        super().__init__()
-        self.how = Counting(**options)
-        self.measure = measure
-        self.both_classes = both_classes
-        self.register_buffer("undefined_batches", torch.zeros((), dtype=torch.int64), persistent=False)
-
-    @property
-    def margin(self) -> float:
-        """The margin; it may be set, as annealing does."""
-        return self.how.used_margin
-
-    @margin.setter
-    def margin(self, value: float | None) -> None:
-        self.how = replace(self.how, margin=value)
-
-    def batch_loss(self, input: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
-        """1 - measure of one batch.
-
-        Every class has a ``forward`` of its own that calls this: ``torch.compile`` counts recompilations by function,
-        and one for all losses would soon reach the limit.
-        """
-        loss, defined = self.how.loss(self.measure, input, target, weight, both_classes=self.both_classes)
-        count_undefined(self.undefined_batches, defined=defined)
-        return loss
-
-    def extra_repr(self) -> str:
-        """The settings, for ``repr``."""
-        how = self.how
-        shown = f"margin={how.used_margin}, surrogate={how.surrogate!r}, link={how.link!r}, average={how.average!r}"
-        return f"{shown}, counting={how.counting!r}, ignore_index={how.ignore_index}"
 
 
 def ratio_of(numerator: Any, denominator: Any) -> Any:

@@ -17,7 +17,15 @@ from typing import Any
 
 from setwise import _checks, metrics
 from setwise.kernels.point_rules import RULES
-from setwise.measures import average_precision, count_measure, multiclass_auc, operating_curve, partial_auc, ratio
+from setwise.measures import (
+    average_precision,
+    count_measure,
+    multiclass_auc,
+    operating_curve,
+    partial_auc,
+    ratio,
+    ratio_programs,
+)
 from setwise.measures import operating_point as points
 from setwise.measures import operating_point_programs as point_programs
 from setwise.measures._base import Measure
@@ -51,13 +59,15 @@ class _Kind:
 
 
 def _ratio(title: str, numerator: tuple[float, ...], denominator: tuple[float, ...]) -> _Kind:
-    return _Kind(title, ratio.RatioLoss, ratio.ratio_program, {"numerator": numerator, "denominator": denominator})
+    return _Kind(
+        title, ratio.RatioLoss, ratio_programs.ratio_program, {"numerator": numerator, "denominator": denominator}
+    )
 
 
 _COUNTS = {
-    "f1": _Kind("F1", ratio.FBetaLoss, ratio.fbeta_program),
-    "dice": _Kind("Dice", ratio.DiceLoss, ratio.dice_program),
-    "jaccard": _Kind("IoU", ratio.JaccardLoss, ratio.jaccard_program),
+    "f1": _Kind("F1", ratio.FBetaLoss, ratio_programs.fbeta_program),
+    "dice": _Kind("Dice", ratio.DiceLoss, ratio_programs.dice_program),
+    "jaccard": _Kind("IoU", ratio.JaccardLoss, ratio_programs.jaccard_program),
     "accuracy": _ratio("Accuracy", (1, 0, 0, 1), (1, 1, 1, 1)),
     "precision": _ratio("Precision", (1, 0, 0, 0), (1, 1, 0, 0)),
     "recall": _ratio("Recall", (1, 0, 0, 0), (1, 0, 1, 0)),
@@ -172,12 +182,12 @@ def _of_counts(name: str, numbers: tuple[float, ...]) -> _Kind | None:
         return _COUNTS.get(name)
     if name == "fbeta" and len(numbers) == 1:
         _checks.in_range("beta", numbers[0], 0.0, open_low=True)
-        return _Kind(f"F{numbers[0]:g}", ratio.FBetaLoss, ratio.fbeta_program, {"beta": numbers[0]})
+        return _Kind(f"F{numbers[0]:g}", ratio.FBetaLoss, ratio_programs.fbeta_program, {"beta": numbers[0]})
     if name == "tversky" and len(numbers) == 2:
         settings = dict(zip(("alpha", "beta"), numbers, strict=True))
         for key, number in settings.items():
             _checks.in_range(key, number, 0.0)
-        return _Kind("Tversky", ratio.TverskyLoss, ratio.tversky_program, settings)
+        return _Kind("Tversky", ratio.TverskyLoss, ratio_programs.tversky_program, settings)
     return None
 
 

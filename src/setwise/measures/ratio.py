@@ -9,15 +9,8 @@ r"""Ratio measures: quotients of sums of the counts TP, FP, FN, TN, such as F-sc
 | Jaccard, IoU | TP | TP + FP + FN |
 | Tversky | TP | TP + alpha FP + beta FN |
 
-**Program.** Let Y_i in [0, 1] be relaxed predictions, where a positive may not be called positive more than its score
-allows, Y_i <= u_i = min(1, relu(1 - margin + phi_i)), and a negative not less, Y_j >= l_j = min(1, relu(margin +
-phi_j)). The best ratio over that box is a linear-fractional program; with t = 1 / denominator and z = t Y (Charnes and
-Cooper 1962) it is linear:
-
-    max p'z + p_0 t   s.t.   q'z + q_0 t = 1,   l t <= z <= u t,   z, t >= 0.
-
-Its optimum has all positives at one end of their boxes and all negatives at one end of theirs, so it is the best of
-four corners; for every measure of the table it is Y = u on the positives and Y = l on the negatives, the soft counts of
+With relaxed predictions that a score allows this is a linear-fractional program, whose optimum is the best of four
+corners (:mod:`setwise.measures.ratio_programs`); for every measure of the table that is the ratio of the soft counts of
 :mod:`setwise.measures.counts`. O(n). The loss is 1 minus that; with margin 1 it is never below 1 - the hard measure
 where that grows with TP and falls with FP, with margin 0 never above. Its value is exact; its gradient is the
 straight-through slope of :mod:`setwise.measures.counts`, and that of the solved program the value's own derivative.
@@ -35,6 +28,7 @@ al., "Scalable learning of non-decomposable objectives", 2017.
 >>> scores.grad  # the misclassified positive keeps its gradient though its error is capped at 1
 tensor([-0.4155, -0.4155,  0.0000,  0.1108])
 >>> from setwise.lp import solve
+>>> from setwise.measures import fbeta_program
 >>> round(solve(fbeta_program(scores, labels)).value.item(), 4)
 0.5789
 """
@@ -43,111 +37,19 @@ from __future__ import annotations
 
 from typing import Unpack
 
-import torch
 from torch import Tensor
 
-from setwise.kernels.errors import hinge_errors
-from setwise.lp import LinearProgram, Solution
+from setwise.distributed import Group
+from setwise.measures._count_loss import CountLoss, NamedMeasureLoss
 from setwise.measures._ratios import (
-    BoxOptions,
     Coefficients,
-    best_corner,
     fbeta_ratio,
     measure_of,
     ratio_or_best,
-    read_box,
     read_coefficients,
     tversky_ratio,
 )
-from setwise.measures.counts import Counting, CountLoss, CountOptions, totals
-
-
-def ratio_program(
-    scores: Tensor,
-    labels: Tensor,
-    *,
-    numerator: Coefficients,
-    denominator: Coefficients,
-    margin: float = 1.0,
-    link: str = "identity",
-    weight: Tensor | None = None,
-) -> LinearProgram:
-    """The linear program of a ratio, in the variables (z_1, ..., z_n, t); its value is 1 - the best ratio.
-
-    Args:
-        scores: Scores; the program keeps their graph.  # shape: (*batch, n)
-        labels: 0 or 1.  # shape: (*batch, n)
-        numerator: Coefficients of TP, FP, FN, TN.
-        denominator: Coefficients of TP, FP, FN, TN, none of them negative.
-        margin: How far on its side of 0 a sample must be to count as right, in [0, 1].
-        link: ``"identity"`` or ``"tanh"``, applied to the scores.
-        weight: Per-sample weights.  # shape: (*batch, n)
-
-    Returns:
-        min 1 - (p'z + p_0 t) / s subject to q'z + q_0 t = s and l t <= z <= u t, dense, with s the weight of all
-        samples so that z and t are of the order of 1; :func:`predictions` reads Y from its solution.
-    """
-    phi, positive, weight = read_box(scores, labels, margin=margin, link=link, weight=weight)
-    top, bottom = read_coefficients(numerator, denominator)
-    w = torch.ones_like(phi) if weight is None else weight.to(phi.dtype)
-    n_pos, n_neg = totals(positive, weight, (-1,), phi.dtype)
-
-    def affine(of: tuple[float, ...]) -> Tensor:
-        """Slope by each Y, and the constant last."""
-        slope = torch.where(positive, w * (of[0] - of[2]), w * (of[1] - of[3]))
-        return torch.cat([slope, (of[2] * n_pos + of[3] * n_neg).unsqueeze(-1)], -1)  # shape: (*batch, n + 1)
-
-    upper = torch.where(positive, (1 - margin + phi).clamp(0, 1), 1.0)
-    lower = torch.where(positive, 0.0, (margin + phi).clamp(0, 1))
-    eye = torch.eye(phi.shape[-1], dtype=phi.dtype, device=phi.device).expand(*phi.shape, -1)
-    above = torch.cat([eye, -upper.unsqueeze(-1)], -1)  # z <= u t
-    below = torch.cat([-eye, lower.unsqueeze(-1)], -1)  # z >= l t
-    side = phi.new_zeros(2 * phi.shape[-1])
-    size = (n_pos + n_neg).unsqueeze(-1)  # makes z and t of the order of 1
-    return LinearProgram(
-        -affine(top) / size, torch.cat([above, below], -2), side, affine(bottom).unsqueeze(-2), size, offset=1.0
-    )
-
-
-def predictions(solution: Solution, samples: int | None = None) -> Tensor:
-    """The relaxed predictions Y = z / t of a solved program whose last variable is t.
-
-    Args:
-        solution: Of :func:`ratio_program` and its kin.
-        samples: How many variables are predictions; all but t unless given (programs with a threshold have one more).
-
-    >>> from setwise.lp import solve
-    >>> scores, labels = torch.tensor([0.6, -3.0, 0.2], dtype=torch.float64), torch.tensor([1, 0, 0])
-    >>> predictions(solve(fbeta_program(scores, labels, margin=0.0))).round(decimals=6)
-    tensor([1.0000, 0.0000, 0.2000], dtype=torch.float64)
-    """
-    z, t = solution.primal[..., :-1], solution.primal[..., -1:]
-    return z[..., :samples] / t
-
-
-def _ratio_exact(
-    scores: Tensor,
-    labels: Tensor,
-    *,
-    numerator: Coefficients,
-    denominator: Coefficients,
-    margin: float = 1.0,
-    link: str = "identity",
-    weight: Tensor | None = None,
-) -> Tensor:
-    """The optimum of :func:`ratio_program` as the best of four corners, with its exact gradient, in O(n).
-
-    Unlike the loss it has no slope where a box has closed (a positive with phi <= margin - 1).
-
-    Returns:
-        1 - the best ratio; 0 for a set without positives.  # shape: (*batch,)
-    """
-    phi, positive, weight = read_box(scores, labels, margin=margin, link=link, weight=weight)
-    top, bottom = read_coefficients(numerator, denominator)
-    fn, fp = hinge_errors(phi, positive, weight, margin=margin, keep=False, dims=(phi.ndim - 1,))
-    n_pos, n_neg = totals(positive, weight, (-1,), fn.dtype)
-    value = best_corner(top, bottom, n_pos - fn, fp, fn, n_neg - fp)
-    return torch.where(n_pos > 0, 1 - value, 0.0).to(phi.dtype)
+from setwise.measures.counts import Counting, CountOptions
 
 
 def ratio_loss(
@@ -173,6 +75,7 @@ def ratio_loss(
         A scalar, or one loss per class with ``average="none"``. What is undefined (no positive label) counts 0 with
         zero gradient and is left out of averages.
 
+    >>> import torch
     >>> accuracy = {"numerator": (1, 0, 0, 1), "denominator": (1, 1, 1, 1)}
     >>> ratio_loss(torch.tensor([3.0, -2.0, -4.0, 5.0]), torch.tensor([1, 1, 0, 0]), **accuracy)
     tensor(0.5000)
@@ -180,28 +83,6 @@ def ratio_loss(
     top, bottom = read_coefficients(numerator, denominator)
     how = Counting(**options)
     return how.loss(ratio_or_best(top, bottom, how.surrogate), input, target, weight)[0]
-
-
-def fbeta_program(scores: Tensor, labels: Tensor, *, beta: float = 1.0, **options: Unpack[BoxOptions]) -> LinearProgram:
-    """:func:`ratio_program` of the F-score."""
-    return ratio_program(scores, labels, **fbeta_ratio(beta), **options)
-
-
-def jaccard_program(scores: Tensor, labels: Tensor, **options: Unpack[BoxOptions]) -> LinearProgram:
-    """:func:`ratio_program` of Jaccard's index."""
-    return ratio_program(scores, labels, **tversky_ratio(1.0, 1.0), **options)
-
-
-def dice_program(scores: Tensor, labels: Tensor, **options: Unpack[BoxOptions]) -> LinearProgram:
-    """:func:`ratio_program` of Dice's coefficient, the program of F1."""
-    return ratio_program(scores, labels, **fbeta_ratio(1.0), **options)
-
-
-def tversky_program(
-    scores: Tensor, labels: Tensor, *, alpha: float = 0.5, beta: float = 0.5, **options: Unpack[BoxOptions]
-) -> LinearProgram:
-    """:func:`ratio_program` of Tversky's index."""
-    return ratio_program(scores, labels, **tversky_ratio(alpha, beta), **options)
 
 
 def fbeta_loss(
@@ -266,17 +147,32 @@ class RatioLoss(CountLoss):
     Args:
         numerator: Coefficients of TP, FP, FN, TN.
         denominator: Coefficients of TP, FP, FN, TN, none of them negative.
-        **options: :class:`~setwise.measures.counts.CountOptions`.
+        margin, surrogate, link, average, counting, ignore_index, check_values, group: How predictions are counted, see
+            :class:`~setwise.measures.counts.CountOptions`.
 
+    >>> import torch
     >>> critical_success = RatioLoss(numerator=(1, 0, 0, 0), denominator=(1, 1, 1, 0))
     >>> critical_success(torch.tensor([2.0, -2.0, 2.0]), torch.tensor([1, 0, 0]))
     tensor(0.5000)
     """
 
-    def __init__(self, numerator: Coefficients, denominator: Coefficients, **options: Unpack[CountOptions]) -> None:
+    def __init__(
+        self,
+        numerator: Coefficients,
+        denominator: Coefficients,
+        *,
+        margin: float | None = None,
+        surrogate: str = "hinge",
+        link: str = "identity",
+        average: str = "binary",
+        counting: str = "batch",
+        ignore_index: int | None = None,
+        check_values: bool = True,
+        group: Group = None,
+    ) -> None:
         self.numerator, self.denominator = read_coefficients(numerator, denominator)
-        surrogate = options.get("surrogate", "hinge")
-        super().__init__(ratio_or_best(self.numerator, self.denominator, surrogate), options)
+        how = Counting(margin, surrogate, link, average, counting, ignore_index, check_values, group)
+        super().__init__(ratio_or_best(self.numerator, self.denominator, surrogate), how)
 
     def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """1 - the measure of one batch; see :func:`ratio_loss`."""
@@ -292,15 +188,31 @@ class FBetaLoss(CountLoss):
 
     Args:
         beta: How much more recall weighs than precision; 1 gives the F1-score.
-        **options: :class:`~setwise.measures.counts.CountOptions`.
+        margin, surrogate, link, average, counting, ignore_index, check_values, group: How predictions are counted, see
+            :class:`~setwise.measures.counts.CountOptions`.
 
+    >>> import torch
     >>> loss = FBetaLoss(average="macro")  # three classes that exclude each other
     >>> loss(torch.eye(3), torch.tensor([0, 1, 2]))
     tensor(0.)
     """
 
-    def __init__(self, beta: float = 1.0, **options: Unpack[CountOptions]) -> None:
-        super().__init__(measure_of(fbeta_ratio(beta)), options)
+    def __init__(
+        self,
+        beta: float = 1.0,
+        *,
+        margin: float | None = None,
+        surrogate: str = "hinge",
+        link: str = "identity",
+        average: str = "binary",
+        counting: str = "batch",
+        ignore_index: int | None = None,
+        check_values: bool = True,
+        group: Group = None,
+    ) -> None:
+        measure = measure_of(fbeta_ratio(beta))
+        how = Counting(margin, surrogate, link, average, counting, ignore_index, check_values, group)
+        super().__init__(measure, how)
         self.beta = beta
 
     def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
@@ -312,20 +224,21 @@ class FBetaLoss(CountLoss):
         return f"beta={self.beta}, {super().extra_repr()}"
 
 
-class JaccardLoss(CountLoss):
+class JaccardLoss(NamedMeasureLoss):
     """:func:`jaccard_loss` as a module: 1 - IoU.
 
     Args:
-        **options: :class:`~setwise.measures.counts.CountOptions`.
+        margin, surrogate, link, average, counting, ignore_index, check_values, group: How predictions are counted, see
+            :class:`~setwise.measures.counts.CountOptions`.
 
+    >>> import torch
     >>> maps, truth = torch.randn(2, 3, 8, 8), torch.randint(3, (2, 8, 8))
     >>> truth[:, 0] = 255  # unlabelled
     >>> JaccardLoss(average="macro", ignore_index=255, counting="image")(maps, truth).shape
     torch.Size([])
     """
 
-    def __init__(self, **options: Unpack[CountOptions]) -> None:
-        super().__init__(measure_of(tversky_ratio(1.0, 1.0)), options)
+    function = staticmethod(measure_of(tversky_ratio(1.0, 1.0)))
 
     def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """1 - the measure of one batch; see :func:`jaccard_loss`."""
@@ -336,14 +249,37 @@ class DiceLoss(FBetaLoss):
     """:func:`dice_loss` as a module: 1 - Dice's coefficient, the same as ``FBetaLoss(1)``.
 
     Args:
-        **options: :class:`~setwise.measures.counts.CountOptions`.
+        margin, surrogate, link, average, counting, ignore_index, check_values, group: How predictions are counted, see
+            :class:`~setwise.measures.counts.CountOptions`.
 
+    >>> import torch
     >>> DiceLoss(surrogate="sigmoid")(torch.zeros(4), torch.tensor([1, 0, 1, 0]))  # the usual soft Dice
     tensor(0.5000)
     """
 
-    def __init__(self, **options: Unpack[CountOptions]) -> None:
-        super().__init__(1.0, **options)
+    def __init__(
+        self,
+        *,
+        margin: float | None = None,
+        surrogate: str = "hinge",
+        link: str = "identity",
+        average: str = "binary",
+        counting: str = "batch",
+        ignore_index: int | None = None,
+        check_values: bool = True,
+        group: Group = None,
+    ) -> None:
+        super().__init__(
+            1.0,
+            margin=margin,
+            surrogate=surrogate,
+            link=link,
+            average=average,
+            counting=counting,
+            ignore_index=ignore_index,
+            check_values=check_values,
+            group=group,
+        )
 
     def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """1 - the measure of one batch; see :func:`dice_loss`."""
@@ -356,14 +292,31 @@ class TverskyLoss(CountLoss):
     Args:
         alpha: Weight of false positives.
         beta: Weight of false negatives.
-        **options: :class:`~setwise.measures.counts.CountOptions`.
+        margin, surrogate, link, average, counting, ignore_index, check_values, group: How predictions are counted, see
+            :class:`~setwise.measures.counts.CountOptions`.
 
+    >>> import torch
     >>> TverskyLoss(0.3, 0.7)(torch.tensor([2.0, -2.0]), torch.tensor([1, 1]))  # 1 / (1 + 0.7)
     tensor(0.4118)
     """
 
-    def __init__(self, alpha: float = 0.5, beta: float = 0.5, **options: Unpack[CountOptions]) -> None:
-        super().__init__(measure_of(tversky_ratio(alpha, beta)), options)
+    def __init__(
+        self,
+        alpha: float = 0.5,
+        beta: float = 0.5,
+        *,
+        margin: float | None = None,
+        surrogate: str = "hinge",
+        link: str = "identity",
+        average: str = "binary",
+        counting: str = "batch",
+        ignore_index: int | None = None,
+        check_values: bool = True,
+        group: Group = None,
+    ) -> None:
+        measure = measure_of(tversky_ratio(alpha, beta))
+        how = Counting(margin, surrogate, link, average, counting, ignore_index, check_values, group)
+        super().__init__(measure, how)
         self.alpha = alpha
         self.beta = beta
 
