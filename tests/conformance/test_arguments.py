@@ -44,6 +44,11 @@ def options_of(function: Callable[..., object]) -> set[str]:
     return found
 
 
+def test_constructors_write_their_options_out(case: Case) -> None:
+    kinds = {parameter.kind for parameter in inspect.signature(case.loss).parameters.values()}
+    assert kinds <= {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY}
+
+
 def test_an_option_that_does_not_exist_is_refused(case: Case) -> None:
     scores, labels, _ = case.draw(0)
     with pytest.raises(TypeError, match="smoothing"):
