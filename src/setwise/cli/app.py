@@ -1,15 +1,11 @@
-"""The commands, and what happens to errors: one line on stderr, exit code 2, no traceback.
+"""The commands and their options; :mod:`setwise.cli.running` says what happens to errors.
 
 Commands import what they need when they run, so that ``setwise --help`` does not wait for Lightning.
 """
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import importlib.metadata
-import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -20,9 +16,9 @@ extra("typer", "cli")
 extra("rich", "cli")
 import typer  # noqa: E402
 
-_DISK = (errno.ENOSPC, errno.EFBIG, errno.EIO, errno.EDQUOT)
-INTERRUPTED = 130  # what shells give for a process ended by Ctrl-C
-USAGE_ERROR = 2
+from setwise.cli.running import INTERRUPTED, run_app, say  # noqa: E402
+
+PROGRAM = "setwise"
 
 app = typer.Typer(
     help="Train models on the measure you report, and judge them honestly.",
@@ -38,43 +34,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     Args:
         arguments: Those after the program's name; by default the process's own.
     """
-    given = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
-    usage: type[Exception] = typer.BadParameter.__mro__[1]  # Typer's usage errors: unknown options, missing values
-    try:
-        code = app(args=given, prog_name="setwise", standalone_mode=False)
-        sys.stdout.flush()  # a full disk behind it is an error, and no remark at the end of the process
-    except (KeyboardInterrupt, typer.Abort):
-        return _say("stopped", INTERRUPTED)
-    except typer.Exit as exit_:
-        return exit_.exit_code
-    except usage as error:
-        return _say(f"error: {error.format_message()}", USAGE_ERROR)  # type: ignore[attr-defined]
-    except (InputError, OSError, ImportError) as error:
-        return _say(f"error: {_os_error(error) if isinstance(error, OSError) else error}", USAGE_ERROR)
-    except TypeError as error:
-        # The checks at the edge say "Expected `name` to be"; any other TypeError is a fault of ours and shows itself.
-        if not str(error).startswith("Expected "):
-            raise
-        return _say(f"error: {error}", USAGE_ERROR)
-    return code if isinstance(code, int) else 0
-
-
-def _os_error(error: OSError) -> str:
-    """What is wrong, and with which file."""
-    if error.strerror is None:
-        return str(error)
-    if error.filename is not None:
-        return f"{error.strerror}: {error.filename}"
-    if error.errno not in _DISK:
-        return error.strerror
-    with contextlib.suppress(OSError):  # what is left in the buffer would fail again when the process ends
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return f"{error.strerror}: standard output"  # all other writers give the name of their file
-
-
-def _say(message: str, code: int) -> int:
-    sys.stderr.write(f"setwise: {' '.join(message.split())}\n")
-    return code
+    return run_app(app, PROGRAM, arguments)
 
 
 def _version(wanted: bool) -> None:  # noqa: FBT001 (Typer's signature)
@@ -204,7 +164,7 @@ def train(
     given = {name: value for name, value in options.items() if value is not None and value != []}
     stopped = training.train(given, set_ or [], out, resume=resume, overwrite=overwrite)
     if stopped is not None:
-        raise typer.Exit(_say(stopped, INTERRUPTED))
+        raise typer.Exit(say(PROGRAM, stopped, INTERRUPTED))
 
 
 @app.command()
@@ -268,7 +228,7 @@ def predict(
     from setwise.cli import predicting
 
     for line in predicting.predict(model, data, out, threshold, keep or None):
-        _say(line, 0)
+        say(PROGRAM, line, 0)
 
 
 @app.command()
@@ -316,7 +276,7 @@ def reproduce(
         wanted = reproducing.wanted_job(name, preset, data or [], seeds, only or [])
         reproducing.run_job(wanted, reproducing.folder(out, name, preset), threads=threads, device=device)
     except KeyboardInterrupt:
-        raise typer.Exit(_say("stopped. The same command goes on with it.", INTERRUPTED)) from None
+        raise typer.Exit(say(PROGRAM, "stopped. The same command goes on with it.", INTERRUPTED)) from None
 
 
 @app.command()
