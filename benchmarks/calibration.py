@@ -36,9 +36,9 @@ from sklearn.preprocessing import StandardScaler
 from keel import FOLDS, SETS
 from recall_floor import FILES
 from setwise.data import data_root, load_keel, load_table
-from setwise.experiments.machine import cpu
 from setwise.integrations.sklearn import MeasureClassifier
 from setwise.metrics import IsotonicCalibration, PlattScaling, brier_score, log_loss
+from setwise_research.machine import cpu
 
 MEASURES = ("auc", "f1")
 MAP_TABLES = ("adult", "credit default", "phoneme")

@@ -23,7 +23,8 @@ import matplotlib as mpl
 import torch
 from torch import Tensor
 
-from setwise.experiments.reproduce.newton_runs import (
+from setwise.lp import ExteriorNewton, Interior
+from setwise_research.reproduce.newton_runs import (
     EXTRA,
     LONG,
     MAIN,
@@ -36,7 +37,6 @@ from setwise.experiments.reproduce.newton_runs import (
     ours,
     percent,
 )
-from setwise.lp import ExteriorNewton, Interior
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt

@@ -32,8 +32,8 @@ from torch import Tensor, nn
 from setwise import metrics
 from setwise.data import load
 from setwise.data.s_mnist import s_mnist
-from setwise.experiments.machine import cpu
 from setwise.lagrangian.groups import EqualQuality
+from setwise_research.machine import cpu
 
 TRAIN, VALIDATION, TEST = 5000, 5000, 10_000
 EPOCHS = 8

@@ -39,10 +39,10 @@ import torch
 from torch import Tensor, nn
 
 from setwise.data import data_root, load_table
-from setwise.experiments.machine import cpu
 from setwise.lagrangian.constrained import ConstrainedObjective
 from setwise.lagrangian.rates import equal_tpr
 from setwise.lagrangian.selection import Choice, Selection
+from setwise_research.machine import cpu
 
 TOLERANCE = 0.02
 EVERY = 4  # batches between two steps of the multipliers

@@ -1,7 +1,7 @@
 """Losses by hand: what their authors give no package for, linear programs of measures, and definitions written out.
 
 Direct loss minimization is re-implemented from its description; Eban's Lagrangians are in
-`setwise.experiments.baselines`. The definitions are the references that errors are taken against.
+`setwise_research.baselines`. The definitions are the references that errors are taken against.
 """
 
 from __future__ import annotations

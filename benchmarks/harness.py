@@ -29,7 +29,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from setwise.experiments.machine import numpy_extensions
+from setwise_research.machine import numpy_extensions
 
 HERE = Path(__file__).parent
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"), "1")

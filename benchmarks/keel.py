@@ -43,8 +43,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from setwise.data import load_keel
-from setwise.experiments.machine import cpu
 from setwise.metrics import paired_mean_interval
+from setwise_research.machine import cpu
 
 SETS = (
     *("car-good", "dermatology-6", "haberman", "led7digit-0-2-4-5-6-7-8-9_vs_1", "page-blocks-1-3_vs_4"),

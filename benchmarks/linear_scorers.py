@@ -36,10 +36,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from setwise.data import data_root, load_keel, load_table
-from setwise.experiments.machine import cpu
 from setwise.integrations.sklearn import MeasureLinearClassifier
 from setwise.measures import parse
 from setwise.metrics import choose_threshold, student_p_value
+from setwise_research.machine import cpu
 
 MEASURES = ("ap", "f1", "precision@recall>=0.8", "tpr@fpr<=0.05")
 FILES = {

@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 
 from harness import one_thread
-from setwise.experiments.machine import cpu
 from setwise.linear import fit_auc_hinge, fit_auc_squared_hinge
+from setwise_research.machine import cpu
 
 L2 = (1e-3, 1e-4)
 RUNS = 3

@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 
 from harness import first_line, one_thread, peer
-from setwise.experiments.machine import cpu
+from setwise_research.machine import cpu
 
 LIMIT = 60.0  # seconds that one repetition of a method may take
 BUDGET = 10.0  # seconds after which a method gets no further repetition of a cell

@@ -28,8 +28,8 @@ from harness import installed, peer
 from loss_tables import Method, always, loss_table
 from records import Part, Verdict, faster
 from setwise import measures
-from setwise.experiments.baselines import LagrangianLoss
 from setwise.lp import LinearProgram
+from setwise_research.baselines import LagrangianLoss
 
 SIZES = (64, 256, 1024, 4096, 65_536, 1_000_000)
 COMPARED = 4096

@@ -25,9 +25,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from setwise.app.networks import SmallConvNet
-from setwise.experiments.machine import cpu
-from setwise.experiments.reproduce.nmf_maps import fashion, first_layer, trained
 from setwise.nmf import heat_maps, separable_nmf
+from setwise_research.machine import cpu
+from setwise_research.reproduce.nmf_maps import fashion, first_layer, trained
 
 PLACES = 64
 RANKS = {8: 2, 20: 4, 32: 4, 64: 6, 128: 8, 256: 8, 512: 10, 1024: 10}

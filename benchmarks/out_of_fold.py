@@ -31,8 +31,8 @@ from sklearn.model_selection import StratifiedKFold
 from keel import FOLDS, SETS
 from recall_floor import FILES
 from setwise.data import data_root, load_keel, load_table
-from setwise.experiments.machine import cpu
 from setwise.integrations.sklearn import MeasureClassifier
+from setwise_research.machine import cpu
 
 TABLES = ("adult", "credit default")
 POSITIVES = (30, 100, 300)

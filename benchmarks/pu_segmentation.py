@@ -42,8 +42,8 @@ from torch import Tensor, nn
 import setwise
 from setwise import metrics
 from setwise.data import camvid_folder
-from setwise.experiments.networks import SmallFCN
 from setwise.lagrangian import SMeasure
+from setwise_research.networks import SmallFCN
 
 SIZE = (60, 80)
 BATCH = 16

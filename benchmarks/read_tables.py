@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from setwise.experiments.machine import cpu
+from setwise_research.machine import cpu
 
 ROWS, TURNS = 300_000, 3
 MOST_CPU, MOST_MEMORY = 2.0, 3.0

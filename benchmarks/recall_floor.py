@@ -32,9 +32,9 @@ from torch import Tensor, nn
 
 from setwise import metrics
 from setwise.data import data_root, load_table, stratified_split
-from setwise.experiments.machine import cpu
 from setwise.lagrangian.constrained import ConstrainedObjective
 from setwise.lagrangian.thresholds import adjust_threshold
+from setwise_research.machine import cpu
 
 FLOOR = 0.9
 WANTED = f"recall>={FLOOR}"

@@ -1,6 +1,6 @@
 """What each part of the recipe brings: one change at a time, on the search's data (see recipe_search.py).
 
-    python benchmarks/recipe_ablation.py --measure auc --kind tables --out docs/results/recipe_search/ablation.jsonl
+    python benchmarks/recipe_ablation.py --measure auc --kind tables --out research/results/recipe_search/ablation.jsonl
 
 The base is one network of the recipe with half of positives in a batch; each variant has one setting changed. A row is
 the mean over sets and seeds of the measure less cross-entropy's, whose rate and decay are chosen for each set by the
@@ -20,7 +20,7 @@ import torch
 
 from recipe_search import BATCH, OTHER, SETS, run
 from setwise import metrics
-from setwise.experiments.machine import cpu
+from setwise_research.machine import cpu
 
 BASE: dict[str, dict[str, Any]] = {
     "tables": {"learning_rate": 0.003, "weight_decay": 0.3, "batch_positives": 0.5, "members": 1},

@@ -1,8 +1,8 @@
 """The search behind `setwise.Recipe`: successive halving over its settings, on data that no reported table uses.
 
-    python benchmarks/recipe_search.py --measure f1 --kind tables --out docs/results/recipe_search/f1_tables.jsonl
+    python benchmarks/recipe_search.py --measure f1 --kind tables --out research/results/recipe_search/f1_tables.jsonl
 
-Tables: every other KEEL set (`setwise.experiments.outcome.problems.keel_sets`) that cross-entropy does not solve.
+Tables: every other KEEL set (`setwise_research.benchmark_suite.problems.keel_sets`) that cross-entropy does not solve.
 Images: training images of CIFAR-10 and tinyimagenet100 alone, other classes against each other than in the tables of
 results, 5 % positives. A candidate is a draw from `SPACE`; it is scored by the mean over sets and seeds of its measure
 less cross-entropy's, whose rate and decay are chosen for each set by the same validation rows. Every rung keeps the
@@ -30,13 +30,13 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, OneCycleLR
 
 from setwise import InputError, data
-from setwise.experiments.machine import cpu
-from setwise.experiments.outcome import fitting, problems
-from setwise.experiments.outcome.fitting import Training
-from setwise.experiments.outcome.methods import BASELINE, IMAGE_RATES, METHODS, TABLE_RATES, Setting, of_recipe
-from setwise.experiments.outcome.problems import Draws, Problem
-from setwise.experiments.outcome.stacked import StackedConvNet, StackedMLP
 from setwise.training import Recipe, TwoHeadLoss
+from setwise_research.benchmark_suite import fitting, problems
+from setwise_research.benchmark_suite.fitting import Training
+from setwise_research.benchmark_suite.methods import BASELINE, IMAGE_RATES, METHODS, TABLE_RATES, Setting, of_recipe
+from setwise_research.benchmark_suite.problems import Draws, Problem
+from setwise_research.benchmark_suite.stacked import StackedConvNet, StackedMLP
+from setwise_research.machine import cpu
 
 Make = Callable[[Setting, int, float, int], Training]
 SETS = {

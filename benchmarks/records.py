@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from harness import HERE, exponent, one_thread
-from setwise.experiments.machine import cpu, cpu_model
+from setwise_research.machine import cpu, cpu_model
 
 RESULTS = HERE / "results"
 NOTEWORTHY = 1.25  # times slower or faster than the stored run, before it is told

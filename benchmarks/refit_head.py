@@ -1,6 +1,6 @@
 """Does refitting the last layer to the measure pay? A small convolutional network, images at 5 and 10 % positives.
 
-A network is trained with cross-entropy on images of 16 x 16 (CIFAR-10 and Cat&Dog as `setwise outcome` has them,
+A network is trained with cross-entropy on images of 16 x 16 (CIFAR-10 and Cat&Dog as the benchmark suite has them,
 Fashion-MNIST from the package), with weight decay and the best epoch by the validation AUC. `training.refit_head`
 then refits its last layer to the measure on the training images; the validation images decide. Beside it the same layer
 refitted with cross-entropy (scikit-learn's logistic regression, C by the validation measure). The test set is not
@@ -32,10 +32,10 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from setwise import data, metrics
-from setwise.experiments.machine import cpu
-from setwise.experiments.outcome import problems
 from setwise.measures import parse
 from setwise.training import refit_head
+from setwise_research.benchmark_suite import problems
+from setwise_research.machine import cpu
 
 CELLS = (("cifar10", 0.05), ("cifar10", 0.1), ("catdog", 0.05), ("catdog", 0.1), ("fashion", 0.05), ("fashion", 0.1))
 MEASURES = ("auc", "ap", "tpr@fpr<=0.05", "precision@recall>=0.8", "f1")

@@ -29,13 +29,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from setwise.experiments.machine import cpu, cpus_of
-from setwise.experiments.sized_digits import BASELINES, METHODS, NETWORKS, DigitProtocol, train_digits
 from setwise.metrics import mean_interval
+from setwise_research.machine import cpu, cpus_of
+from setwise_research.sized_digits import BASELINES, METHODS, NETWORKS, DigitProtocol, train_digits
 
 ROOT = Path(__file__).parent.parent
-RESULTS = ROOT / "docs" / "results" / "s_mnist.jsonl"
-PICTURE = ROOT / "docs" / "images" / "s_mnist.png"
+RESULTS = ROOT / "research" / "results" / "s_mnist.jsonl"
+PAGE = ROOT / "docs" / "research" / "s-mnist.md"
+PICTURE = PAGE.parent / "s_mnist.png"
 ALPHAS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 SEEDS = (0, 1, 2)
 MORE_SEEDS = tuple(range(10))  # of cross-entropy and the direct form, whose difference is small
@@ -125,7 +126,7 @@ def tables() -> None:
                 print("|", " | ".join([method, *(interval(v) if len(v) > 1 else "" for v in found)]), "|")
         print(f"\n{title}\n")
         print("\n".join(rows_of_cells(network, by_cell, BASELINES)))
-    RESULTS.with_suffix(".md").write_text("\n".join(whole) + "\n")
+    PAGE.write_text("\n".join(whole) + "\n")
 
 
 def changes(network: str, method: str, alpha: float, name: str, by_cell: dict[Cell, dict[str, Any]]) -> list[float]:

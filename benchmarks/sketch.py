@@ -22,7 +22,6 @@ import torch
 from torch import Tensor
 
 from setwise import metrics
-from setwise.experiments.reproduce.sketch_auc import BATCH, auc_of_weights, breast_cancer
 from setwise.lp import (
     CountSketch,
     ExteriorNewton,
@@ -35,6 +34,7 @@ from setwise.lp import (
 from setwise.lp._flat import Flat
 from setwise.lp.forms import Dense, Prepared, Solve
 from setwise.lp.sketch import Sketch, lift
+from setwise_research.reproduce.sketch_auc import BATCH, auc_of_weights, breast_cancer
 
 DOUBLE = torch.float64
 COLOURS = {"RowSampling": "#0072B2", "CountSketch": "#D55E00", "SufficientReduction": "#009E73"}

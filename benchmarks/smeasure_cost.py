@@ -23,9 +23,9 @@ import torch.nn.functional as F
 
 from harness import Action, interleave
 from records import Part, Row, Table, Verdict, script
-from setwise.experiments.networks import ResNet18
 from setwise.lagrangian import DualAscent, SMeasure
 from setwise.lagrangian.s_measure import VARIANTS
+from setwise_research.networks import ResNet18
 
 EXAMPLES = (10_000, 1_000_000)
 LEVEL = 0.05

@@ -2,7 +2,7 @@
 
     python benchmarks/steps_to_auc.py [--seeds 5] [--steps 400] [--every 20] [--out docs/images/steps_to_auc.png]
 
-Cross-entropy gets the best of the four settings of the outcome table, by its own final AUC; the recipe is trained with
+Cross-entropy gets the best of the benchmark suite's four settings, by its own final AUC; the recipe is trained with
 the setting that cross-entropy chose. Both are judged on held-out images every few steps. Level: the recipe's mean curve
 reaches cross-entropy's final mean in no more steps than cross-entropy's own curve does.
 """
@@ -21,10 +21,10 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from recipe_search import training_of
-from setwise.experiments.outcome import fitting, problems
-from setwise.experiments.outcome.fitting import Training
-from setwise.experiments.outcome.methods import BASELINE, IMAGE_RATES, METHODS, Method, Setting
-from setwise.experiments.outcome.problems import Cell
+from setwise_research.benchmark_suite import fitting, problems
+from setwise_research.benchmark_suite.fitting import Training
+from setwise_research.benchmark_suite.methods import BASELINE, IMAGE_RATES, METHODS, Method, Setting
+from setwise_research.benchmark_suite.problems import Cell
 
 CELL = Cell("cifar10", 0.09)
 BATCH = 64

@@ -17,7 +17,7 @@ from cases import Loss
 from harness import Action, Case, interleave
 from records import Part, Row, Table, Verdict, script
 from setwise import AUCLoss
-from setwise.experiments.networks import ResNet18
+from setwise_research.networks import ResNet18
 
 BATCH = 64
 FEATURES = 32

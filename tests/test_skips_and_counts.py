@@ -154,7 +154,7 @@ esac; done
 echo "make $1, CI=$CI"
 case " $BREAK " in *" $1 "*) exit 2 ;; esac
 """
-PARTS = [".venv/.dev", "browser", "data", "lint", "test", "test-browser", "bench-quick"]
+PARTS = [".venv/.dev", "browser", "data", "lint", "test", "test-research", "test-browser", "bench-quick"]
 
 
 def ci_run(folder: Path, broken: str = "", tests: int = 7) -> tuple[int, list[str]]:
@@ -180,7 +180,7 @@ def test_the_ci_run_ends_with_the_counts_of_all_parts(tmp_path: Path) -> None:
     code, lines = ci_run(tmp_path)
     assert code == 0
     assert sorted(lines[:-1]) == sorted(f"make {part}, CI=true" for part in PARTS)
-    assert lines[-1] == "14 passed, 0 failed, 0 skipped"
+    assert lines[-1] == "21 passed, 0 failed, 0 skipped"
 
 
 @pytest.mark.parametrize("broken", [*PARTS, "lint bench-quick"])
@@ -188,7 +188,7 @@ def test_a_part_that_fails_fails_the_ci_run_after_the_others(tmp_path: Path, bro
     code, lines = ci_run(tmp_path, broken)
     assert code == 1
     assert len(lines) == len(PARTS) + 2
-    assert lines[-2:] == [f"failed: {broken}", "14 passed, 0 failed, 0 skipped"]
+    assert lines[-2:] == [f"failed: {broken}", "21 passed, 0 failed, 0 skipped"]
 
 
 def test_the_ci_run_fails_where_no_test_was_executed(tmp_path: Path) -> None:

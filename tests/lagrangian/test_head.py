@@ -12,13 +12,31 @@ import torch
 from torch import Tensor, nn
 
 from setwise._checks import InputError
-from setwise.experiments.networks import ResNet18
 from setwise.lagrangian.head import ShapeHead
 
 
-def small_resnet() -> ResNet18:
+class ConvNet(nn.Module):
+    """Convolutions, the mean over pixels and a linear layer, by the names that residual networks have."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(3, 8, 3, padding=1, bias=False)
+        self.layer3 = nn.Sequential(nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 16, 3, stride=2, padding=1))
+        self.layer4 = nn.Sequential(nn.BatchNorm2d(16), nn.ReLU(), nn.Conv2d(16, 32, 3, stride=2, padding=1))
+        self.fc = nn.Linear(32, 5)
+
+    def features(self, input: Tensor) -> Tensor:
+        maps: Tensor = self.layer4(self.layer3(self.conv1(input)))
+        return maps
+
+    def forward(self, input: Tensor) -> Tensor:
+        logits: Tensor = self.fc(self.features(input).relu().mean(dim=(2, 3)))
+        return logits
+
+
+def small_network() -> ConvNet:
     torch.manual_seed(0)
-    return ResNet18(3, 5, "cifar", width=4)
+    return ConvNet()
 
 
 class Encoder(nn.Module):
@@ -80,11 +98,11 @@ def test_at_the_start_the_network_gets_no_gradient(lazy: bool) -> None:
 
 
 def test_attached_scores_are_those_of_the_layer() -> None:
-    network = small_resnet()
+    network = small_network()
     head = ShapeHead.attached(network, "layer4", num_shapes=3)
     images = torch.rand(2, 3, 16, 16)
     logits = network(images)
-    _, last = network.features(images)  # the same layer's maps; the hook sees this forward too
+    last = network.features(images)  # the same layer's maps; the hook sees this forward too
     torch.testing.assert_close(head(), head(last))
     assert head().shape == (2, 3)
     assert logits.shape == (2, 5)
@@ -94,7 +112,7 @@ def test_attached_scores_are_those_of_the_layer() -> None:
 
 
 def test_one_step_trains_network_and_head() -> None:
-    network = small_resnet()
+    network = small_network()
     head = ShapeHead.attached(network, "layer4")
     # Before the first forward the head does not know its width; the optimizer takes it all the same.
     optimizer = torch.optim.Adam([*network.parameters(), *head.parameters()], lr=0.01)
@@ -128,7 +146,7 @@ def test_a_sequence_network_gives_tokens_or_a_mapping() -> None:
 
 
 def test_it_follows_device_and_dtype_of_the_network() -> None:
-    network = small_resnet().double()
+    network = small_network().double()
     head = ShapeHead.attached(network, "layer3")
     network(torch.rand(2, 3, 16, 16, dtype=torch.float64))
     assert head().dtype == torch.float64
@@ -149,7 +167,7 @@ def by_torch_save(pair: Any) -> Any:
 @pytest.mark.parametrize("again", [by_deepcopy, by_torch_save])
 @pytest.mark.parametrize("seen", [False, True])
 def test_copies_are_attached_to_each_other(again: Callable[[Any], Any], seen: bool) -> None:
-    network = small_resnet()
+    network = small_network()
     head = ShapeHead.attached(network, "layer4")
     if seen:  # with a graph behind the features kept
         network(torch.rand(2, 3, 16, 16))
@@ -172,13 +190,13 @@ def test_copies_are_attached_to_each_other(again: Callable[[Any], Any], seen: bo
 
 @pytest.mark.parametrize("seen", [False, True])
 def test_as_a_submodule_it_travels_with_the_network(seen: bool) -> None:
-    network = small_resnet()
+    network = small_network()
     head = ShapeHead.attached(network, "layer4", name="shape_head")
     images = torch.rand(2, 3, 16, 16)
     network(images)
     assert {"shape_head.linear.weight", "shape_head.linear.bias"} <= network.state_dict().keys()
     assert any(p is head.linear.weight for p in network.parameters())
-    other = small_resnet()
+    other = small_network()
     other_head = ShapeHead.attached(other, "layer4", name="shape_head")
     if seen:
         other(images)
@@ -192,7 +210,7 @@ def test_as_a_submodule_it_travels_with_the_network(seen: bool) -> None:
 
 
 def test_detach_leaves_the_network_as_it_was() -> None:
-    network = small_resnet()
+    network = small_network()
     keys = set(network.state_dict())
     head = ShapeHead.attached(network, "layer4", name="shape_head")
     stays = ShapeHead.attached(network, "layer4")
@@ -209,7 +227,7 @@ def test_detach_leaves_the_network_as_it_was() -> None:
 
 
 def test_no_graph_is_kept_without_gradients() -> None:
-    network = small_resnet().eval()
+    network = small_network().eval()
     head = ShapeHead.attached(network, "layer4")
     with torch.no_grad():
         network(torch.rand(2, 3, 16, 16))
@@ -224,7 +242,7 @@ def test_scores_compile() -> None:
 
 
 def test_repr_says_where_it_sits() -> None:
-    network = small_resnet()
+    network = small_network()
     assert "num_shapes=2, attached to 'layer4'" in repr(ShapeHead.attached(network, "layer4"))
 
 
@@ -240,9 +258,9 @@ def test_repr_says_where_it_sits() -> None:
         (lambda: ShapeHead(4)(torch.rand(2, 3, 4), mask=torch.ones(2, 4)), InputError, r"`mask` of shape \(2, 3\)"),
         (lambda: ShapeHead(4)(torch.rand(2, 3, 4), mask=[[1]]), TypeError, "`mask` to be a torch.Tensor"),
         (lambda: ShapeHead.attached("net", "layer4"), TypeError, "`network` to be a torch.nn.Module"),  # type: ignore[arg-type]
-        (lambda: ShapeHead.attached(small_resnet(), "layer5"), InputError, "`layer` to be a layer.*conv1.*'layer5'"),
-        (lambda: ShapeHead.attached(small_resnet(), "fc", name="fc"), InputError, "`name` to be a new name"),
-        (lambda: ShapeHead.attached(small_resnet(), "fc", name="a.b"), InputError, "`name` to be a new name"),
+        (lambda: ShapeHead.attached(small_network(), "layer5"), InputError, "`layer` to be a layer.*conv1.*'layer5'"),
+        (lambda: ShapeHead.attached(small_network(), "fc", name="fc"), InputError, "`name` to be a new name"),
+        (lambda: ShapeHead.attached(small_network(), "fc", name="a.b"), InputError, "`name` to be a new name"),
         (lambda: ShapeHead.attached(nn.Sequential(nn.ReLU()), "0", name="head"), InputError, "nn.Sequential"),
     ],
 )

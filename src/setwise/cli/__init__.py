@@ -1,4 +1,4 @@
-"""The command line: ``setwise train``, ``predict``, ``evaluate`` and ``reproduce``."""
+"""The command line: ``setwise inspect``, ``train``, ``predict`` and ``evaluate``."""
 
 import sys
 

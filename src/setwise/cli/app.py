@@ -232,54 +232,6 @@ def predict(
 
 
 @app.command()
-def outcome(
-    *,
-    data: Annotated[list[str] | None, typer.Option(help="A data set; may be repeated. [default: all]")] = None,
-    method: Annotated[list[str] | None, typer.Option(help="A method; may be repeated. [default: all]")] = None,
-    runs: Annotated[Path, typer.Option(help="Finished runs, one line each.")] = Path("runs/outcome.csv"),
-    page: Annotated[Path | None, typer.Option(help="Write the page here. [default: none]")] = None,
-    threads: Annotated[int, typer.Option(help="Threads of torch.")] = 1,
-    dry: Annotated[bool, typer.Option("--dry", help="Run nothing, only write the page.")] = False,
-) -> None:
-    """Run what is missing of the outcome table: our recipe beside tuned baselines, on images and tables."""
-    from setwise.cli.outcomes import run_outcome
-
-    run_outcome(runs, page, data=data or (), methods=method or (), threads=threads, dry=dry)
-
-
-@app.command()
-def reproduce(
-    name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="Table or figure to run; --list shows them.")
-    ] = None,
-    *,
-    preset: Annotated[str, typer.Option(help="quick: minutes on a CPU; paper: the papers' own protocol.")] = "quick",
-    out: Annotated[Path, typer.Option(help="Folder of all results.")] = Path("runs/reproduce"),
-    data: Annotated[list[str] | None, typer.Option(help="Data set instead of the preset's; may be repeated.")] = None,
-    seeds: Annotated[int | None, typer.Option(help="Repetitions instead of the preset's.")] = None,
-    only: Annotated[
-        list[str] | None, typer.Option(help="Part of the cells, such as method=ours or level=91,83; may be repeated.")
-    ] = None,
-    threads: Annotated[int, typer.Option(help="Threads of torch.")] = 1,
-    device: Annotated[str, typer.Option(help="cpu, gpu or auto.")] = "cpu",
-    list_: Annotated[bool, typer.Option("--list", help="Show every entry: state, cost and last result.")] = False,
-) -> None:
-    """Run a table or figure of the papers, going on with what is done already; write Markdown, CSV and plots."""
-    from setwise.cli import reproducing
-
-    if list_:
-        reproducing.show_list(out)
-        return
-    if name is None:
-        raise InputError("Expected the NAME of a table, but got none; `setwise reproduce --list` shows them.")
-    try:
-        wanted = reproducing.wanted_job(name, preset, data or [], seeds, only or [])
-        reproducing.run_job(wanted, reproducing.folder(out, name, preset), threads=threads, device=device)
-    except KeyboardInterrupt:
-        raise typer.Exit(say(PROGRAM, "stopped. The same command goes on with it.", INTERRUPTED)) from None
-
-
-@app.command()
 def evaluate(
     source: Annotated[
         Path, typer.Argument(metavar="RUN|TABLE", help="Folder that `setwise train` wrote, or a table of scores.")

@@ -1,4 +1,4 @@
-"""One training in Lightning's loop, made quiet, repeatable and resumable: what ``setwise reproduce`` runs.
+"""One training in Lightning's loop, made quiet, repeatable and resumable: the trainings of the research package.
 
 The order of the batches and torch's seed depend on (seed, epoch) alone, and everything that decides the outcome
 (weights, optimizer, schedule, history, best weights, patience) is in the checkpoint written after each epoch. So a
