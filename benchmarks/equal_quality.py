@@ -30,9 +30,8 @@ import torch
 from torch import Tensor, nn
 
 from setwise import metrics
-from setwise.data import load
-from setwise.data.s_mnist import s_mnist
 from setwise.lagrangian.groups import EqualQuality
+from setwise_research.loaders import load, s_mnist
 from setwise_research.machine import cpu
 
 TRAIN, VALIDATION, TEST = 5000, 5000, 10_000

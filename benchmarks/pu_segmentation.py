@@ -19,7 +19,7 @@ with the true masks of the validation images:
 Two thresholds: 0, the method's own; and the one above which the class's share of the training pixels lies.
 
     python benchmarks/pu_segmentation.py [--classes Sky Car] [--part 1.0] [--seeds 3] [--epochs 20]
-        [--methods naive nnPU ...] [--picture docs/images/pu-segmentation.png] [--json FILE]
+        [--methods naive nnPU ...] [--picture docs/research/pu-segmentation.png] [--json FILE]
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from torch import Tensor, nn
 
 import setwise
 from setwise import metrics
-from setwise.data import camvid_folder
 from setwise.lagrangian import SMeasure
+from setwise_research.loaders import camvid_folder
 from setwise_research.networks import SmallFCN
 
 SIZE = (60, 80)

@@ -29,8 +29,9 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, OneCycleLR
 
-from setwise import InputError, data
+from setwise import InputError
 from setwise.training import Recipe, TwoHeadLoss
+from setwise_research import loaders
 from setwise_research.benchmark_suite import fitting, problems
 from setwise_research.benchmark_suite.fitting import Training
 from setwise_research.benchmark_suite.methods import BASELINE, IMAGE_RATES, METHODS, TABLE_RATES, Setting, of_recipe
@@ -99,7 +100,7 @@ def problem_of(kind: str, name: str, seeds: list[int]) -> tuple[Problem, Draws]:
     if kind == "tables":
         problem = problems.load(name)
         return problem, problems.draw(problem, seeds)
-    whole = data.load(name, "train")
+    whole = loaders.load(name, "train")
     classes = np.unique(whole.labels)
     upper = np.random.default_rng(99).permutation(classes)[: len(classes) // 2]
     labels = np.isin(whole.labels, upper).astype(np.int64)

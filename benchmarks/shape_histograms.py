@@ -12,11 +12,12 @@ import numpy as np
 
 from setwise import data
 from setwise.report import shape_histogram
+from setwise_research import loaders
 
 
 def digits(path: Path) -> None:
     """Ink of 5,000 training digits at 28 and at 64 pixels; how often the mean tells the two apart."""
-    drawn = data.load_s_mnist(limit=5000)
+    drawn = loaders.load_s_mnist(limit=5000)
     sizes = data.foreground_size(drawn.images)
     shapes, edges = data.shapes_of(sizes)
     shape_histogram(sizes, drawn.shapes, drawn.labels, edges, path, names=[f"Digit {d}" for d in range(10)])
@@ -29,7 +30,7 @@ def digits(path: Path) -> None:
 
 def scenes(path: Path) -> None:
     """Area of each class in the training images of CamVid, and its spread over the images that show it."""
-    camvid = data.load_camvid()
+    camvid = loaders.load_camvid()
     areas = data.class_areas(camvid.labels, len(camvid.classes), ignore_index=camvid.ignore_index)
     shape_histogram(areas, path=path, names=camvid.classes)
     spread = data.shape_spread(areas)

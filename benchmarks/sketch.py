@@ -5,7 +5,7 @@ cancer data (scikit-learn), where the reduction works on the features. Direction
 systems that the exact method meets on its way; solutions with the exact optimum, once with the sketch in the direction
 only, once with the papers' plain reduced program.
 
-    python benchmarks/sketch.py [--image docs/images/sketch.png] [--quick]
+    python benchmarks/sketch.py [--image docs/research/sketch.png] [--quick]
 """
 
 from __future__ import annotations

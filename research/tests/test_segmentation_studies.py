@@ -14,7 +14,7 @@ import torch
 
 from setwise import data
 from setwise._checks import InputError
-from setwise_research import sized_digits
+from setwise_research import loaders, sized_digits
 from setwise_research.reproduce import camvid_iou, entry, shape_histograms, shape_study
 from setwise_research.reproduce.s_mnist import DigitStudy
 from setwise_research.reproduce.shape_study import Part, ShapeStudy
@@ -298,10 +298,10 @@ class TestDigits:
     def _fashion(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """The built-in images in place of MNIST's files."""
 
-        def load(*, split: str, limit: int, seed: int) -> data.SizedDigits:
+        def load(*, split: str, limit: int, seed: int) -> loaders.SizedDigits:
             images = data.load_fashion(split)
             chosen = np.random.default_rng(seed).permutation(len(images))[:limit]
-            return data.s_mnist(images.inputs[chosen], images.labels[chosen])
+            return loaders.s_mnist(images.inputs[chosen], images.labels[chosen])
 
         monkeypatch.setattr(sized_digits, "load_s_mnist", load)
         sized_digits.sized_digits.cache_clear()
@@ -353,9 +353,9 @@ class TestHistograms:
             street.images.numpy(), street.labels.numpy(), street.names, "camvid", ignore_index=street.ignore_index
         )
         images = data.load_fashion("train")
-        monkeypatch.setattr(data, "load_camvid", lambda: arrays)
+        monkeypatch.setattr(loaders, "load_camvid", lambda: arrays)
         monkeypatch.setattr(
-            data, "load_s_mnist", lambda *, limit: data.s_mnist(images.inputs[:limit], images.labels[:limit])
+            loaders, "load_s_mnist", lambda *, limit: loaders.s_mnist(images.inputs[:limit], images.labels[:limit])
         )
         study = shape_histograms.HistogramStudy(data=("camvid", "mnist"), digits=50)
         plan, records = run("shape-histograms", study, tmp_path)

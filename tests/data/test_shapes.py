@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -298,22 +297,3 @@ def empty() -> Iterator[str]:
 def test_bad_tables_are_named(call: Callable[[], object], message: str) -> None:
     with pytest.raises(InputError, match=message):
         call()
-
-
-@pytest.mark.data
-def test_sizes_in_real_street_scenes(real_set: Callable[[str], Path]) -> None:
-    camvid = sd.load_camvid(real_set("camvid"), "val")
-    areas = sd.class_areas(camvid.labels, len(camvid.classes), ignore_index=camvid.ignore_index)
-    lazy = sd.camvid_folder(real_set("camvid"), "val")
-    sky = sd.class_area((lazy.read(k)[1] for k in range(len(lazy))), 0, ignore_index=lazy.ignore_index)
-    np.testing.assert_allclose(areas[:, 0], sky)
-    assert 0.05 < sky.mean() < 0.4
-    assert set(sd.shapes_of(sky)[0]) == {0, 1}
-    assert set(sd.majority_shape(areas)) == {0, 1}
-
-
-@pytest.mark.data
-def test_the_mean_ink_tells_the_sizes_of_s_mnist_apart(real_set: Callable[[str], Path]) -> None:
-    digits = sd.load_s_mnist(real_set("mnist"), "test", limit=300)
-    shapes, _ = sd.shapes_of(sd.foreground_size(digits.images))
-    assert np.mean(shapes == digits.shapes) > 0.95

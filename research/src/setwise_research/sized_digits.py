@@ -25,8 +25,8 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from setwise._checks import in_range, is_count, one_of
-from setwise.data import load_s_mnist
 from setwise.lagrangian import DualAscent, EqualQuality, ShapeHead, SMeasure
+from setwise_research.loaders import load_s_mnist
 
 VARIANTS = ("exact", "partial", "partial_step", "partial_touched", "partial_one", "full")
 METHODS = (*VARIANTS, "classical", "paper_partial", "paper_full")

@@ -64,7 +64,7 @@ def train(
     data: Annotated[
         str | None,
         typer.Option(
-            help="A table (.csv, .csv.gz, .parquet), credit-default, or images by name or folder. [default: fashion]"
+            help="A table (.csv, .csv.gz, .parquet), credit-default, or images: fashion or a folder. [default: fashion]"
         ),
     ] = None,
     target: Annotated[str | None, typer.Option(help="Target column of a table. [default: the last]")] = None,

@@ -20,6 +20,7 @@ from torch.nn import functional as F
 
 from setwise import data
 from setwise._checks import InputError
+from setwise_research import loaders
 
 IMAGES = ("cifar10", "catdog", "tinyimagenet100", "mnist")
 LEVELS = (0.01, 0.05, 0.10)
@@ -170,7 +171,7 @@ def _draw_images(problem: Problem, minority: float, seed: int) -> list[Index]:
 
 def _load_images(name: str) -> Problem:
     """Half of the classes against the other half."""
-    parts = [data.load(name, split) for split in ("train", "test")]
+    parts = [loaders.load(name, split) for split in ("train", "test")]
     some = np.random.default_rng(0).permutation(len(parts[1].labels))[:TEST_IMAGES]
     parts[1] = data.LabelledArrays(parts[1].inputs[some], parts[1].labels[some], name=name)
     classes = np.unique(parts[0].labels)

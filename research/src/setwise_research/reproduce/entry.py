@@ -9,7 +9,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from setwise._checks import InputError, extra, one_of
+import yaml
+
+from setwise._checks import InputError, one_of
 from setwise.measures import Measure
 from setwise_research.reproduce.learners import Method
 from setwise_research.reproduce.preset import Preset
@@ -102,7 +104,7 @@ def read_entry(name: str) -> Entry:
     """
     stem = name.replace("-", "_")
     text = resources.files(PACKAGE).joinpath(f"{stem}.yaml").read_text(encoding="utf-8")
-    values: dict[str, Any] = extra("yaml", "experiments").safe_load(text)
+    values: dict[str, Any] = yaml.safe_load(text)
     module = import_module(f"{PACKAGE}.{stem}")
     study: type[Study] | None = getattr(module, "STUDY", None)
     entry = Entry(

@@ -15,6 +15,7 @@ from setwise import data
 from setwise._checks import InputError
 from setwise.data import LabelledArrays
 from setwise.experiments.problem import FEWEST, Draw, scaling
+from setwise_research import loaders
 from setwise_research.reproduce.preset import Preset
 
 THIRDS = 3
@@ -33,7 +34,7 @@ class Pool:
 def is_present(name: str) -> bool:
     """Whether the files of a data set are there and can be read."""
     try:
-        data.load(name, "test")
+        loaders.load(name, "test")
     except (OSError, InputError):
         return False
     return True
@@ -46,7 +47,7 @@ def load_pool(name: str) -> Pool:
         InputError: When the data cannot be used.
         OSError: When a file is missing.
     """
-    train, test = data.load(name, "train"), data.load(name, "test")
+    train, test = loaders.load(name, "train"), loaders.load(name, "test")
     classes = np.unique(train.labels)
     upper = [int(c) for c in classes[len(classes) // 2 :]]
     return Pool(
@@ -61,7 +62,7 @@ def load_thirds(name: str) -> Pool:
         InputError: When the data cannot be used.
         OSError: When a file is missing.
     """
-    train, test = data.load(name, "train"), data.load(name, "test")
+    train, test = loaders.load(name, "train"), loaders.load(name, "test")
     classes = np.unique(train.labels)
     if len(classes) < THIRDS:
         raise InputError(f"Expected at least {THIRDS} classes to group, but {name} has {len(classes)}.")

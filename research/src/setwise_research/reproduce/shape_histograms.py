@@ -17,6 +17,7 @@ from setwise import data
 from setwise._checks import is_count, one_of
 from setwise._files import write_whole
 from setwise.report import shape_histogram
+from setwise_research import loaders
 from setwise_research.reproduce import problem
 from setwise_research.reproduce.study import Cell, Context, Record, Study, grid
 from setwise_research.segmentation import scenes
@@ -54,7 +55,7 @@ class HistogramStudy(Study):
         """Measure all training images of a data set."""
         context.files.mkdir(parents=True, exist_ok=True)
         if cell["data"] == "mnist":
-            drawn = data.load_s_mnist(limit=self.digits)
+            drawn = loaders.load_s_mnist(limit=self.digits)
             sizes = data.foreground_size(drawn.images)
             guessed, edges = data.shapes_of(sizes)
             wrong, found = guessed != drawn.shapes, np.unique(drawn.labels)
@@ -67,7 +68,7 @@ class HistogramStudy(Study):
                 "edge": edges[0],
                 "images": len(sizes),
             }
-        camvid = data.load_camvid()
+        camvid = loaders.load_camvid()
         areas = data.class_areas(camvid.labels, len(camvid.classes), ignore_index=camvid.ignore_index)
         np.savez_compressed(context.files / SIZES, sizes=areas)
         shown = np.where(areas > 0, areas, np.nan)

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from setwise import data
 from setwise._checks import InputError, in_range, one_of
-from setwise.data.segmentation import SegmentationFolder
+from setwise_research import loaders
+from setwise_research.loaders import SegmentationFolder
 
 DATA = ("camvid", "coco-stuff")
 SPLITS = ("train", "val", "test")
@@ -94,7 +95,7 @@ def load_scenes(name: str, size: tuple[int, int]) -> dict[str, Scenes]:
     """
     one_of("name", name, DATA)
     if name == "camvid":
-        return {split: _read(data.camvid_folder(split=split, size=size)) for split in SPLITS}
+        return {split: _read(loaders.camvid_folder(split=split, size=size)) for split in SPLITS}
     known, test = (_read(folder, classes=182) for folder in _coco_folders(name, size))
     held = torch.arange(len(known)) % 10 == 9
     return {"train": _some(known, ~held), "val": _some(known, held), "test": test}
@@ -105,7 +106,7 @@ def is_present(name: str) -> bool:
     try:
         if name == "camvid":
             for split in SPLITS:
-                data.camvid_folder(split=split)
+                loaders.camvid_folder(split=split)
         else:
             _coco_folders(name, None)
     except (OSError, InputError):
@@ -135,7 +136,7 @@ def _coco_folders(name: str, size: tuple[int, int] | None) -> list[SegmentationF
     """COCO-Stuff's training and validation images."""
     root = data.data_root() / name
     parts = ("train2017", "val2017")
-    return [data.load_coco_stuff(root / part, root / "stuffthingmaps" / part, size=size) for part in parts]
+    return [loaders.load_coco_stuff(root / part, root / "stuffthingmaps" / part, size=size) for part in parts]
 
 
 def _read(folder: SegmentationFolder, classes: int | None = None) -> Scenes:

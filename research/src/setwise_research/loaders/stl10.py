@@ -8,16 +8,9 @@ from __future__ import annotations
 import numpy as np
 
 from setwise._checks import InputError
-from setwise.data._files import (
-    StrPath,
-    check_records,
-    check_size,
-    class_names,
-    read_bytes,
-    require_file,
-    require_folder,
-)
+from setwise.data._files import StrPath, class_names, require_file, require_folder
 from setwise.data.arrays import LabelledArrays, check_split
+from setwise_research.loaders.files import check_records, check_size, read_bytes
 
 STL10_CLASSES = ("airplane", "bird", "car", "cat", "deer", "dog", "horse", "monkey", "ship", "truck")
 _SIDE = 96

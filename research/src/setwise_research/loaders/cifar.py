@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from setwise._checks import InputError, one_of
-from setwise.data._files import StrPath, check_records, class_names, read_bytes, require_file, require_folder
+from setwise.data._files import StrPath, class_names, require_file, require_folder
 from setwise.data.arrays import LabelledArrays, check_split
+from setwise_research.loaders.files import check_records, read_bytes
 
 CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 _PIXELS = 3 * 32 * 32

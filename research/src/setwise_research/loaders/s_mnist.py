@@ -17,8 +17,8 @@ from torch import Tensor
 
 from setwise._checks import InputError, is_count
 from setwise.data._files import StrPath
-from setwise.data.idx import load_idx
 from setwise.data.imbalance import Index, Labels, whole_labels
+from setwise_research.loaders.idx import load_idx
 
 _CHUNK = 4096  # images resized at once: bounds the floating-point copies to some 100 MB
 

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from PIL import Image
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from setwise._checks import InputError, extra, is_count
+from setwise._checks import InputError, is_count
 from setwise.data._files import StrPath, class_names, require_folder
 from setwise.data.arrays import LabelledArrays, check_split, label_tensor
 
@@ -168,13 +169,12 @@ def _no_orphans(stems: set[str], what: str, folder: Path) -> None:
 
 def _open_image(path: Path, size: tuple[int, int] | None, *, labels: bool) -> NDArray[Any]:
     """One image (h, w, 3) or label map (h, w); a palette PNG gives its indices, not its colours."""
-    pil = extra("PIL.Image", "experiments")
     try:
-        with pil.open(path) as image:
+        with Image.open(path) as image:
             mode = image.mode
             plain = image if labels else image.convert("RGB")
             if size is not None:
-                how = pil.Resampling.NEAREST if labels else pil.Resampling.BILINEAR
+                how = Image.Resampling.NEAREST if labels else Image.Resampling.BILINEAR
                 plain = plain.resize((size[1], size[0]), how)
             pixels = np.array(plain)
     except (OSError, SyntaxError) as error:  # Pillow raises SyntaxError for a broken PNG

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch.utils.data import DataLoader
 
+from setwise import data
 from setwise._checks import InputError
-from setwise.data import SegmentationFolder, camvid_folder, load_camvid, load_coco_stuff
+from setwise_research.loaders import SegmentationFolder, camvid_folder, load_camvid, load_coco_stuff
 
 RNG = np.random.default_rng(1)
 
@@ -138,3 +139,15 @@ def test_real_camvid(real_set: Callable[[str], Path]) -> None:
     assert set(np.unique(data.labels)) == set(range(12))
     assert len(camvid_folder(folder, "train")) == 367
     assert len(camvid_folder(folder, "test")) == 233
+
+
+@pytest.mark.data
+def test_sizes_in_real_street_scenes(real_set: Callable[[str], Path]) -> None:
+    camvid = load_camvid(real_set("camvid"), "val")
+    areas = data.class_areas(camvid.labels, len(camvid.classes), ignore_index=camvid.ignore_index)
+    lazy = camvid_folder(real_set("camvid"), "val")
+    sky = data.class_area((lazy.read(k)[1] for k in range(len(lazy))), 0, ignore_index=lazy.ignore_index)
+    np.testing.assert_allclose(areas[:, 0], sky)
+    assert 0.05 < sky.mean() < 0.4
+    assert set(data.shapes_of(sky)[0]) == {0, 1}
+    assert set(data.majority_shape(areas)) == {0, 1}

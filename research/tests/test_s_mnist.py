@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 import torch
 
-import setwise.data as sd
+from setwise import data
 from setwise._checks import InputError
+from setwise_research import loaders
 
 RNG = np.random.default_rng(0)
 DIGITS = RNG.integers(0, 256, (5, 28, 28), dtype=np.uint8)
@@ -21,7 +22,7 @@ LABELS = np.array([3, 1, 4, 1, 9])
 
 
 def test_the_small_digit_is_centred_and_untouched() -> None:
-    images, _, shapes, source = sd.s_mnist(DIGITS, LABELS)
+    images, _, shapes, source = loaders.s_mnist(DIGITS, LABELS)
     assert images.shape == (10, 64, 64)
     assert images.dtype == np.uint8
     small = images[shapes == 0]
@@ -33,14 +34,14 @@ def test_the_small_digit_is_centred_and_untouched() -> None:
 
 def test_the_big_digit_is_pillows_bilinear_resize() -> None:
     pil = pytest.importorskip("PIL.Image")
-    images, _, shapes, _ = sd.s_mnist(DIGITS, LABELS)
+    images, _, shapes, _ = loaders.s_mnist(DIGITS, LABELS)
     for big, digit in zip(images[shapes == 1], DIGITS, strict=True):
         expected = np.asarray(pil.fromarray(digit).resize((64, 64), pil.Resampling.BILINEAR)).astype(int)
         assert np.abs(big.astype(int) - expected).max() <= 1  # Pillow rounds between its two passes
 
 
 def test_labels_shapes_and_sources_go_together() -> None:
-    found = sd.s_mnist(DIGITS, LABELS, sizes=(10, 28, 40), canvas=40)
+    found = loaders.s_mnist(DIGITS, LABELS, sizes=(10, 28, 40), canvas=40)
     assert found.images.shape == (15, 40, 40)
     assert found.shapes.tolist() == [0] * 5 + [1] * 5 + [2] * 5
     np.testing.assert_array_equal(found.labels, LABELS[found.source])
@@ -53,17 +54,17 @@ def test_labels_shapes_and_sources_go_together() -> None:
 
 def test_tensors_and_rectangles_are_taken() -> None:
     rectangles = RNG.integers(1, 256, (2, 12, 20), dtype=np.uint8)
-    from_array = sd.s_mnist(rectangles, [0, 1], sizes=(8,), canvas=8)
-    from_tensor = sd.s_mnist(torch.from_numpy(rectangles), torch.tensor([0, 1]), sizes=(8,), canvas=8)
+    from_array = loaders.s_mnist(rectangles, [0, 1], sizes=(8,), canvas=8)
+    from_tensor = loaders.s_mnist(torch.from_numpy(rectangles), torch.tensor([0, 1]), sizes=(8,), canvas=8)
     np.testing.assert_array_equal(from_array.images, from_tensor.images)
     assert from_array.images.shape == (2, 8, 8)
 
 
 def test_many_images_are_resized_like_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = sd.s_mnist(DIGITS, LABELS).images
+    whole = loaders.s_mnist(DIGITS, LABELS).images
     # By name: as an attribute of the package `s_mnist` is the function.
-    monkeypatch.setattr(importlib.import_module("setwise.data.s_mnist"), "_CHUNK", 2)
-    np.testing.assert_array_equal(sd.s_mnist(DIGITS, LABELS).images, whole)
+    monkeypatch.setattr(importlib.import_module("setwise_research.loaders.s_mnist"), "_CHUNK", 2)
+    np.testing.assert_array_equal(loaders.s_mnist(DIGITS, LABELS).images, whole)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +86,7 @@ def test_bad_input_is_named(change: dict[str, Any], error: type[Exception], mess
     arguments: dict[str, Any] = {"images": DIGITS, "labels": LABELS} | change
     images, labels = arguments.pop("images"), arguments.pop("labels")
     with pytest.raises(error, match=message):
-        sd.s_mnist(images, labels, **arguments)
+        loaders.s_mnist(images, labels, **arguments)
 
 
 def write_mnist(folder: Path) -> None:
@@ -96,29 +97,36 @@ def write_mnist(folder: Path) -> None:
 
 def test_loading_is_the_files_digits_in_both_sizes(tmp_path: Path) -> None:
     write_mnist(tmp_path)
-    whole = sd.load_s_mnist(tmp_path, "test")
-    for found, expected in zip(whole, sd.s_mnist(DIGITS, LABELS), strict=True):
+    whole = loaders.load_s_mnist(tmp_path, "test")
+    for found, expected in zip(whole, loaders.s_mnist(DIGITS, LABELS), strict=True):
         np.testing.assert_array_equal(found, expected)
-    few = sd.load_s_mnist(tmp_path, "test", limit=3, seed=1, sizes=(28, 32), canvas=32)
+    few = loaders.load_s_mnist(tmp_path, "test", limit=3, seed=1, sizes=(28, 32), canvas=32)
     assert few.images.shape == (6, 32, 32)
     np.testing.assert_array_equal(few.images[:3, 2:30, 2:30], DIGITS[few.source[:3]])
     np.testing.assert_array_equal(few.labels, LABELS[few.source])
-    fewer = sd.load_s_mnist(tmp_path, "test", limit=2, seed=1)
+    fewer = loaders.load_s_mnist(tmp_path, "test", limit=2, seed=1)
     assert fewer.source[:2].tolist() == few.source[:2].tolist()
-    other = {tuple(sd.load_s_mnist(tmp_path, "test", limit=3, seed=s).source[:3].tolist()) for s in range(5)}
+    other = {tuple(loaders.load_s_mnist(tmp_path, "test", limit=3, seed=s).source[:3].tolist()) for s in range(5)}
     assert len(other) > 1
-    assert len(sd.load_s_mnist(tmp_path, "test", limit=99).images) == 10
+    assert len(loaders.load_s_mnist(tmp_path, "test", limit=99).images) == 10
     with pytest.raises(InputError, match="`limit` to be at least 1"):
-        sd.load_s_mnist(tmp_path, "test", limit=0)
+        loaders.load_s_mnist(tmp_path, "test", limit=0)
     with pytest.raises(InputError, match="`split` to be one of"):
-        sd.load_s_mnist(tmp_path, "val")
+        loaders.load_s_mnist(tmp_path, "val")
 
 
 @pytest.mark.data
 def test_the_real_digits(real_set: Callable[[str], Path]) -> None:
-    digits = sd.load_s_mnist(real_set("mnist"), "test", limit=500)
+    digits = loaders.load_s_mnist(real_set("mnist"), "test", limit=500)
     assert digits.images.shape == (1000, 64, 64)
     assert set(digits.labels) == set(range(10))
     ink = (digits.images > 127).mean(axis=(1, 2))
     # A digit covers (64 / 28)^2 = 5.2 times the pixels when it is big.
     assert 4.5 < ink[digits.shapes == 1].mean() / ink[digits.shapes == 0].mean() < 6
+
+
+@pytest.mark.data
+def test_the_mean_ink_tells_the_sizes_of_s_mnist_apart(real_set: Callable[[str], Path]) -> None:
+    digits = loaders.load_s_mnist(real_set("mnist"), "test", limit=300)
+    shapes, _ = data.shapes_of(data.foreground_size(digits.images))
+    assert np.mean(shapes == digits.shapes) > 0.95

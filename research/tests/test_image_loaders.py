@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from numpy.typing import NDArray
 
 import setwise.data as sd
 from setwise._checks import InputError
+from setwise_research import loaders
 
 RNG = np.random.default_rng(0)
 
@@ -36,7 +36,7 @@ def write_idx(folder: Path, split: str, images: NDArray[Any], labels: NDArray[An
 def test_idx_gives_back_what_was_written(tmp_path: Path, split: str, mark: str) -> None:
     images, labels = pixels(5, 4, 6), np.array([3, 1, 4, 1, 9], np.uint8)
     write_idx(tmp_path, split, images, labels, mark=mark)
-    data = sd.load_idx(tmp_path, split)
+    data = loaders.load_idx(tmp_path, split)
     np.testing.assert_array_equal(data.inputs, images)
     assert data.labels.tolist() == [3, 1, 4, 1, 9]
     assert data.labels.dtype == np.int64
@@ -50,41 +50,41 @@ def test_idx_reads_gzip_and_class_names(tmp_path: Path) -> None:
         (tmp_path / f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
         path.unlink()
     (tmp_path / "classes.txt").write_text("coat\nshoe\n")
-    data = sd.load_idx(tmp_path)
+    data = loaders.load_idx(tmp_path)
     np.testing.assert_array_equal(data.inputs, images)
     assert data.classes == ("coat", "shoe")
     broken = tmp_path / "train-images-idx3-ubyte.gz"
     broken.write_bytes(broken.read_bytes()[:-9])
     with pytest.raises(InputError, match=r"train-images-idx3-ubyte.gz.*do not unpack"):
-        sd.load_idx(tmp_path)
+        loaders.load_idx(tmp_path)
 
 
 def test_idx_names_what_is_wrong_with_a_file(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"nowhere.*SETWISE_DATA.*folder="):
-        sd.load_idx(tmp_path / "nowhere")
+        loaders.load_idx(tmp_path / "nowhere")
     with pytest.raises(FileNotFoundError, match=r"train-images-idx3-ubyte or train-images.idx3-ubyte"):
-        sd.load_idx(tmp_path)
+        loaders.load_idx(tmp_path)
     write_idx(tmp_path, "train", pixels(3, 4, 4), np.zeros(3, np.uint8))
     images, labels = tmp_path / "train-images-idx3-ubyte", tmp_path / "train-labels-idx1-ubyte"
     whole = images.read_bytes()
     images.write_bytes(whole[:-5])
     with pytest.raises(InputError, match=r"images-idx3-ubyte to hold 64 bytes.*found 59: it is truncated"):
-        sd.load_idx(tmp_path)
+        loaders.load_idx(tmp_path)
     images.write_bytes(whole + b"x")
     with pytest.raises(InputError, match=r"too long"):
-        sd.load_idx(tmp_path)
+        loaders.load_idx(tmp_path)
     images.write_bytes(b"\0\0\x08\x01" + whole[4:])
     with pytest.raises(InputError, match=r"magic number 2051.*found 2049"):
-        sd.load_idx(tmp_path)
+        loaders.load_idx(tmp_path)
     images.write_bytes(b"\0\0")
     with pytest.raises(InputError, match=r"header of 16 bytes, but found 2"):
-        sd.load_idx(tmp_path)
+        loaders.load_idx(tmp_path)
     images.write_bytes(whole)
     labels.write_bytes(struct.pack(">II", 2049, 2) + b"\0\0")
     with pytest.raises(InputError, match=r"one label per image.*3 and 2"):
-        sd.load_idx(tmp_path)
+        loaders.load_idx(tmp_path)
     with pytest.raises(InputError, match=r"`split` to be one of 'train', 'test'"):
-        sd.load_idx(tmp_path, "val")
+        loaders.load_idx(tmp_path, "val")
 
 
 def test_cifar10_in_order_of_files_and_planes(tmp_path: Path) -> None:
@@ -97,24 +97,24 @@ def test_cifar10_in_order_of_files_and_planes(tmp_path: Path) -> None:
         (folder / f"data_batch_{k + 1}.bin").write_bytes(records[2 * k : 2 * k + 2].tobytes())
     (folder / "test_batch.bin").write_bytes(records[3:4].tobytes())
     for given in (folder, tmp_path):  # the archive's own folder, or the one it was unpacked in
-        data = sd.load_cifar10(given)
+        data = loaders.load_cifar10(given)
         np.testing.assert_array_equal(data.inputs, images)
         assert data.labels.tolist() == list(range(10))
     assert data.classes[3] == "cat"
-    np.testing.assert_array_equal(sd.load_cifar10(folder, "test").inputs, images[3:4])
+    np.testing.assert_array_equal(loaders.load_cifar10(folder, "test").inputs, images[3:4])
 
     (folder / "data_batch_4.bin").write_bytes(records[6:8].tobytes()[:-1])
     with pytest.raises(InputError, match=r"data_batch_4.bin .* records of 3073 bytes .* 6146 bytes, but found 6145"):
-        sd.load_cifar10(folder)
+        loaders.load_cifar10(folder)
     (folder / "data_batch_4.bin").write_bytes(b"")
     with pytest.raises(InputError, match=r"found 0"):
-        sd.load_cifar10(folder)
+        loaders.load_cifar10(folder)
     (folder / "data_batch_4.bin").unlink()
     with pytest.raises(FileNotFoundError, match=r"data_batch_4.bin"):
-        sd.load_cifar10(folder)
+        loaders.load_cifar10(folder)
     (folder / "test_batch.bin").write_bytes(b"\x0a" + bytes(3072))
     with pytest.raises(InputError, match=r"labels up to 9 in byte 0, but found 10"):
-        sd.load_cifar10(folder, "test")
+        loaders.load_cifar10(folder, "test")
 
 
 def test_cifar100_fine_and_coarse(tmp_path: Path) -> None:
@@ -123,19 +123,19 @@ def test_cifar100_fine_and_coarse(tmp_path: Path) -> None:
     records = np.concatenate([head, images.transpose(0, 3, 1, 2).reshape(2, -1)], axis=1)
     (tmp_path / "train.bin").write_bytes(records.tobytes())
     (tmp_path / "coarse_label_names.txt").write_text("\n".join(f"c{k}" for k in range(20)))
-    data = sd.load_cifar100(tmp_path)
+    data = loaders.load_cifar100(tmp_path)
     np.testing.assert_array_equal(data.inputs, images)
     assert data.labels.tolist() == [99, 0]
-    coarse = sd.load_cifar100(tmp_path, labels="coarse")
+    coarse = loaders.load_cifar100(tmp_path, labels="coarse")
     assert coarse.labels.tolist() == [4, 19]
     assert coarse.classes[19] == "c19"
     with pytest.raises(InputError, match=r"`labels` to be one of 'fine', 'coarse'"):
-        sd.load_cifar100(tmp_path, labels="both")
+        loaders.load_cifar100(tmp_path, labels="both")
     with pytest.raises(FileNotFoundError, match=r"test.bin"):
-        sd.load_cifar100(tmp_path, "test")
+        loaders.load_cifar100(tmp_path, "test")
     (tmp_path / "train.bin").write_bytes(records.tobytes()[:-100])
     with pytest.raises(InputError, match=r"3074"):
-        sd.load_cifar100(tmp_path)
+        loaders.load_cifar100(tmp_path)
 
 
 def test_stl10_is_column_major_and_counts_from_one(tmp_path: Path) -> None:
@@ -144,25 +144,25 @@ def test_stl10_is_column_major_and_counts_from_one(tmp_path: Path) -> None:
     for split in ("train", "unlabeled"):
         (tmp_path / f"{split}_X.bin").write_bytes(stored)
     (tmp_path / "train_y.bin").write_bytes(bytes([1, 10, 5]))
-    data = sd.load_stl10(tmp_path)
+    data = loaders.load_stl10(tmp_path)
     np.testing.assert_array_equal(data.inputs, images)
     assert data.labels.tolist() == [0, 9, 4]
     assert sd.image_tensor(data.inputs)[1, 2, 7, 11].item() == pytest.approx(images[1, 7, 11, 2] / 255)
-    free = sd.load_stl10(tmp_path, "unlabeled")
+    free = loaders.load_stl10(tmp_path, "unlabeled")
     assert free.labels.tolist() == [-1, -1, -1]
     assert free.ignore_index == -1
 
     (tmp_path / "train_y.bin").write_bytes(bytes([1, 10]))
     with pytest.raises(InputError, match=r"train_y.bin to hold 3 bytes .* found 2: it is truncated"):
-        sd.load_stl10(tmp_path)
+        loaders.load_stl10(tmp_path)
     (tmp_path / "train_y.bin").write_bytes(bytes([0, 1, 2]))
     with pytest.raises(InputError, match=r"from 1 to 10, but found 0 to 2"):
-        sd.load_stl10(tmp_path)
+        loaders.load_stl10(tmp_path)
     (tmp_path / "train_X.bin").write_bytes(stored[:-1])
     with pytest.raises(InputError, match=r"train_X.bin.*27648 bytes"):
-        sd.load_stl10(tmp_path)
+        loaders.load_stl10(tmp_path)
     with pytest.raises(FileNotFoundError, match=r"test_X.bin"):
-        sd.load_stl10(tmp_path, "test")
+        loaders.load_stl10(tmp_path, "test")
 
 
 def write_arrays(folder: Path) -> NDArray[np.uint8]:
@@ -173,124 +173,35 @@ def write_arrays(folder: Path) -> NDArray[np.uint8]:
     return images
 
 
-def test_arrays_by_path_and_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = tmp_path / "pets"
-    folder.mkdir()
-    images = write_arrays(folder)
-    monkeypatch.setenv("SETWISE_DATA", str(tmp_path))
-    for given in (folder, str(folder), "pets"):
-        data = sd.load_arrays(given)
-        np.testing.assert_array_equal(data.inputs, images)
-        assert (data.labels.tolist(), data.classes, data.name) == ([0, 1, 1, 0], ("cat", "dog"), "pets")
-    assert isinstance(data.inputs, np.memmap)  # large sets are not read until they are used
-
-
-def test_arrays_name_what_is_wrong(tmp_path: Path) -> None:
-    write_arrays(tmp_path)
-    images = tmp_path / "train_images.npy"
-    with pytest.raises(FileNotFoundError, match=r"test_images.npy"):
-        sd.load_arrays(tmp_path, "test")
-    with pytest.raises(FileNotFoundError, match=r"absent"):
-        sd.load_arrays(tmp_path / "absent")
-    whole = images.read_bytes()
-    images.write_bytes(whole[:-10])
-    with pytest.raises(InputError, match=r"train_images.npy to be a complete .npy file, but its \d+ bytes"):
-        sd.load_arrays(tmp_path)
-    images.write_bytes(b"")
-    with pytest.raises(InputError, match=r"0 bytes"):
-        sd.load_arrays(tmp_path)
-    images.write_bytes(whole)
-    np.save(tmp_path / "train_labels.npy", np.array([0.5, 1, 1, 0]))
-    with pytest.raises(InputError, match=r"whole numbers"):
-        sd.load_arrays(tmp_path)
-    np.save(tmp_path / "train_labels.npy", np.array([0, 1, 1]))
-    with pytest.raises(InputError, match=r"4 and 3"):
-        sd.load_arrays(tmp_path)
-    np.save(tmp_path / "train_labels.npy", np.array([0, 1, 2, 0]))
-    with pytest.raises(InputError, match=r"in \[0, 1\], but they run from 0 to 2"):
-        sd.load_arrays(tmp_path)
-
-
-def test_builtin_fashion_is_balanced_and_whole() -> None:
-    for split, per_class in (("train", 300), ("test", 100)):
-        data = sd.load_fashion(split)
-        assert data.inputs.dtype == np.uint8
-        assert data.inputs.shape == (10 * per_class, 28, 28)
-        assert np.bincount(data.labels).tolist() == [per_class] * 10
-    assert len(data.classes) == 10
-    assert data.inputs[data.labels == 8].mean() > data.inputs[data.labels == 5].mean()  # bags fill more than sandals
-
-
-def test_labelled_arrays_accept_and_refuse() -> None:
-    data = sd.LabelledArrays(pixels(3, 2, 2), np.array([0, 2, 1]), ("a", "b", "c"))
-    assert len(data) == 3
-    assert data.subset(np.array([True, False, True])).labels.tolist() == [0, 1]
-    assert data.subset([2, 2]).labels.tolist() == [1, 1]
-    assert len(data.subset([])) == 0
-    np.testing.assert_array_equal(data.subset([1]).inputs, data.inputs[[1]])
-    assert data.subset([1]).classes == data.classes
-    with pytest.raises(InputError, match=r"mask `index` of shape \(3,\)"):
-        data.subset([True, False])
-    with pytest.raises(TypeError, match=r"`index`"):
-        data.subset([0.5])
-    with pytest.raises(InputError, match=r"\(3, 2\) and \(2,\)"):
-        sd.LabelledArrays(np.zeros((3, 2)), np.array([0, 1]))
-    with pytest.raises(TypeError, match=r"`labels` to hold whole numbers"):
-        sd.LabelledArrays(np.zeros((2, 2)), np.array([0.0, 1.0]))
-    with pytest.raises(InputError, match=r"run from -1 to 0"):
-        sd.LabelledArrays(np.zeros((2, 2)), np.array([-1, 0]), ("a", "b"))
-    assert sd.LabelledArrays(np.zeros((2, 2)), np.array([-1, 0]), ("a", "b"), ignore_index=-1).ignore_index == -1
-
-
-def test_image_tensor_scales_and_moves_channels() -> None:
-    colour = pixels(2, 4, 5, 3)
-    tensor = sd.image_tensor(colour)
-    assert tensor.dtype == torch.float32
-    np.testing.assert_allclose(tensor.numpy(), colour.transpose(0, 3, 1, 2) / 255, rtol=1e-6)
-    assert sd.image_tensor(colour[..., 0]).shape == (2, 1, 4, 5)
-    with pytest.raises(TypeError, match=r"uint8"):
-        sd.image_tensor(colour.astype(np.float32))
-    with pytest.raises(InputError, match=r"\(n, h, w\)"):
-        sd.image_tensor(colour[0, 0])
-    assert sd.label_tensor(np.array([3, 1], np.uint8)).dtype == torch.int64
-
-
-def test_data_root_follows_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SETWISE_DATA", str(tmp_path))
-    assert sd.data_root() == tmp_path
-    monkeypatch.delenv("SETWISE_DATA")
-    assert sd.data_root() == Path.home() / ".cache" / "setwise"
-
-
 def test_catalog_by_name_and_by_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SETWISE_DATA", str(tmp_path))
     write_idx(tmp_path / "mnist", "train", pixels(2, 3, 3), np.array([7, 7], np.uint8))
     (tmp_path / "catdog64").mkdir()
     write_arrays(tmp_path / "catdog64")
-    assert sd.load("mnist").labels.tolist() == [7, 7]
-    assert sd.load("catdog").classes == ("cat", "dog")
-    assert sd.load(tmp_path / "mnist").labels.tolist() == [7, 7]
-    assert len(sd.load(tmp_path / "catdog64")) == 4
-    assert len(sd.load("fashion", "test")) == 1000
-    for name in set(sd.dataset_names()) - {"fashion", "mnist", "catdog"}:
+    assert loaders.load("mnist").labels.tolist() == [7, 7]
+    assert loaders.load("catdog").classes == ("cat", "dog")
+    assert loaders.load(tmp_path / "mnist").labels.tolist() == [7, 7]
+    assert len(loaders.load(tmp_path / "catdog64")) == 4
+    assert len(loaders.load("fashion", "test")) == 1000
+    for name in set(loaders.dataset_names()) - {"fashion", "mnist", "catdog"}:
         with pytest.raises(FileNotFoundError, match=str(tmp_path)):
-            sd.load(name)
+            loaders.load(name)
     cifar = tmp_path / "other"
     cifar.mkdir()
     (cifar / "test_batch.bin").write_bytes(bytes(3073))
-    assert sd.load(cifar, "test").inputs.shape == (1, 32, 32, 3)
+    assert loaders.load(cifar, "test").inputs.shape == (1, 32, 32, 3)
 
 
 def test_catalog_names_what_it_knows(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"fashion, mnist, cifar10.*did you mean 'fashion'"):
-        sd.load("fasion")
+        loaders.load("fasion")
     with pytest.raises(FileNotFoundError, match=r"known format"):
-        sd.load(tmp_path)
+        loaders.load(tmp_path)
     with pytest.raises(FileNotFoundError, match=r"does not exist"):
-        sd.load(tmp_path / "nothing")
+        loaders.load(tmp_path / "nothing")
     (tmp_path / "a.csv").write_text("a,b\n1,2\n")
     with pytest.raises(InputError, match=r"load_table"):
-        sd.load(tmp_path / "a.csv")
+        loaders.load(tmp_path / "a.csv")
 
 
 @pytest.mark.data
@@ -314,7 +225,7 @@ def test_real_sets_have_their_counts(
 ) -> None:
     real_set(folder)
     for split, count in (("train", train), ("test", test)):
-        data = sd.load(name, split)
+        data = loaders.load(name, split)
         assert data.inputs.shape == (count, *image)
         assert len(data.classes) == classes
         assert set(np.unique(data.labels)) == set(range(classes))

@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from setwise._checks import InputError
-from setwise.data._files import StrPath, check_size, class_names, first_file, read_bytes, require_folder
+from setwise.data._files import StrPath, class_names, require_folder
 from setwise.data.arrays import LabelledArrays, check_split
+from setwise_research.loaders.files import check_size, first_file, read_bytes
 
 _PREFIX = {"train": "train", "test": "t10k"}
 
