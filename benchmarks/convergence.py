@@ -6,7 +6,7 @@ programs of each kind, each from a random point of its own, at three sizes of th
 its value is within 1e-6 (relative) of HiGHS' and no constraint is broken by more; the loop has *converged* if the
 gradient of the penalty function has gone, whatever the point is worth then.
 
-    python benchmarks/convergence.py [--figure docs/images/convergence.png] [--out runs/convergence]
+    python benchmarks/convergence.py [--figure docs/research/convergence.png] [--out runs/convergence]
 
 Prints the tables of docs/linear-programs.md; one row for every run goes to ``<out>/convergence.csv``. Needs
 ``setwise[dev]`` and about 200 s of one core.
@@ -135,7 +135,7 @@ def draw(cases: list[Case], study: Study, path: Path) -> None:
 def main() -> None:
     """Print the tables, draw the figure, write every run down."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--figure", type=Path, default=Path("docs/images/convergence.png"))
+    parser.add_argument("--figure", type=Path, default=Path("docs/research/convergence.png"))
     parser.add_argument("--out", type=Path, default=Path("runs/convergence"))
     parser.add_argument("--starts", type=int, default=100)
     args = parser.parse_args()
