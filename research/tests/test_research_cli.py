@@ -60,6 +60,8 @@ def test_errors_are_one_line(
 
 def test_console_script_ends_with_the_exit_code(tmp_path: Path) -> None:
     program = [sys.executable, "-c", "from setwise_research.cli import main; main()"]
-    done = subprocess.run([*program, "reproduce"], capture_output=True, text=True, cwd=tmp_path, check=False)
+    done = subprocess.run(
+        [*program, "benchmark-suite", "--data"], capture_output=True, text=True, cwd=tmp_path, check=False
+    )
     assert done.returncode == 2
-    assert done.stderr.startswith("setwise-research: error: Expected the NAME of a table")
+    assert done.stderr.startswith("setwise-research: error: ")
