@@ -91,8 +91,8 @@ def losses(rank: int, world: int, repetitions: int) -> dict[str, Any]:
             {
                 f"auc_{n}": (AUCLoss(), part),
                 f"f1_{n}": (FBetaLoss(), part),
-                f"auc_local_{n}": (AUCLoss(group=False), n),
-                f"f1_local_{n}": (FBetaLoss(group=False), n),
+                f"auc_local_{n}": (AUCLoss(process_group=False), n),
+                f"f1_local_{n}": (FBetaLoss(process_group=False), n),
                 f"exchange_{n}": (exchange, part),
             },
             repetitions,
@@ -102,7 +102,7 @@ def losses(rank: int, world: int, repetitions: int) -> dict[str, Any]:
 
 def memory(rank: int, world: int, *, local: bool) -> dict[str, float]:  # noqa: ARG001 (as all that ranks do)
     """One rank's megabytes of a pass, in a process that has done a small one only."""
-    loss = AUCLoss(group=False) if local else AUCLoss()
+    loss = AUCLoss(process_group=False) if local else AUCLoss()
     for rows in (256, SIZE if local else SIZE // world):
         scores, labels = sample(rows, 0)
         scores.requires_grad_()
@@ -159,7 +159,7 @@ def largest_difference(rank: int, world: int) -> dict[str, float]:
     whole = scores.double().requires_grad_()
     rows = slice(rank * SIZE // world, (rank + 1) * SIZE // world)
     here = scores[rows].double().requires_grad_()
-    value, truth = AUCLoss()(here, labels[rows]), AUCLoss(group=False)(whole, labels)
+    value, truth = AUCLoss()(here, labels[rows]), AUCLoss(process_group=False)(whole, labels)
     truth.backward()
     value.backward()
     assert here.grad is not None  # noqa: S101 (for the type checker)

@@ -30,9 +30,9 @@ def test_every_option_changes_the_loss(case: Case) -> None:
 
 
 def test_the_table_names_every_option(case: Case) -> None:
-    options = options_of(case.loss) - {"check_values", "group"}
+    options = options_of(case.loss) - {"check_values", "process_group"}
     assert options == set(case.others) | case.tested_elsewhere
-    assert options_of(case.functional) == {"input", "target", "weight", "check_values", "group", *options}
+    assert options_of(case.functional) == {"input", "target", "weight", "check_values", "process_group", *options}
     assert len(options) <= 8
 
 
@@ -73,10 +73,10 @@ def test_bad_options_are_refused_by_name(case: Case) -> None:
         with pytest.raises((InputError, TypeError), match=message):
             case.functional(scores, labels, **{**case.settings, **options})
     for group in (True, "gloo", 0):
-        with pytest.raises(TypeError, match="`group`"):
-            case.loss(**case.settings, group=group)
-        with pytest.raises(TypeError, match="`group`"):
-            case.functional(scores, labels, **case.settings, group=group)
+        with pytest.raises(TypeError, match="`process_group`"):
+            case.loss(**case.settings, process_group=group)
+        with pytest.raises(TypeError, match="`process_group`"):
+            case.functional(scores, labels, **case.settings, process_group=group)
 
 
 GOOD = torch.tensor([0.1, -0.4, 2.0, 0.3])

@@ -45,7 +45,7 @@ def batches() -> list[Tensor]:
 def train_term(variant: str, *, alone: bool) -> tuple[nn.Module, SMeasure]:
     x, shape = data()
     model: nn.Module = network() if alone else DistributedDataParallel(network())
-    term = SMeasure(N, variant=variant, group=False if alone else None)
+    term = SMeasure(N, variant=variant, process_group=False if alone else None)
     ascent = DualAscent(term, dual_every=2)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
     for number, index in enumerate(batches()):
@@ -88,7 +88,7 @@ def train_under_constraints(objective: str, sampling: str, *, alone: bool) -> tu
     model: nn.Module = network() if alone else DistributedDataParallel(network())
     loss = ConstrainedObjective(
         objective, ["recall>=0.9", "tpr_difference[group=side]<=0.1"], labels, {"side": group},
-        sampling=sampling, ranks=False if alone else None,
+        sampling=sampling, process_group=False if alone else None,
     )  # fmt: skip
     optimizer = torch.optim.SGD([*model.parameters(), *loss.parameters()], lr=0.1)
     for number, index in enumerate(batches()):
@@ -115,7 +115,7 @@ def train_alike(form: str, *, alone: bool) -> tuple[nn.Module, EqualQuality]:
     torch.manual_seed(1)
     model: nn.Module = nn.Linear(3, 2)
     model = model if alone else DistributedDataParallel(model)
-    quality = EqualQuality(2, form=form, warm_up=0, ranks=False if alone else None)
+    quality = EqualQuality(2, form=form, warm_up=0, process_group=False if alone else None)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for number, index in enumerate(batches()):
         rows = index if alone else index[own_rows("uneven" if number % 2 else "a rank without rows", len(index))]

@@ -74,7 +74,7 @@ def parameters_under_ddp() -> None:
         inputs = torch.randn(SIZE, 4, generator=torch.Generator().manual_seed(number)) + labels[:, None]
         assert weight is not None
         alone, model = network(case), models[case.layout]
-        case.value(alone(inputs), labels, weight, group=False).backward()
+        case.value(alone(inputs), labels, weight, process_group=False).backward()
         rows = own_rows(split, SIZE)
         model.zero_grad()
         case.value(model(inputs[rows]), labels[rows], weight[rows]).backward()
@@ -89,8 +89,8 @@ def gradients_that_are_summed() -> None:
         whole = case.draw(3, size=SIZE)
         rows = own_rows("uneven", SIZE)
         part, alone = whole.scores[rows].clone().requires_grad_(), whole.scores.clone().requires_grad_()
-        case.value(part, whole.labels[rows], group=Ranks(gradients="sum")).backward()
-        case.value(alone, whole.labels, group=False).backward()
+        case.value(part, whole.labels[rows], process_group=Ranks(gradients="sum")).backward()
+        case.value(alone, whole.labels, process_group=False).backward()
         assert part.grad is not None
         assert alone.grad is not None
         close(part.grad, alone.grad[rows], 1e-9)
@@ -101,14 +101,14 @@ def when_a_group_is_used() -> None:
         scores, labels, _ = case.draw(4, size=SIZE)
         rows = own_rows("even", SIZE)
         part = scores[rows], labels[rows]
-        alone, whole = case.value(*part, group=False), case.value(scores, labels, group=False)
+        alone, whole = case.value(*part, process_group=False), case.value(scores, labels, process_group=False)
         assert not torch.equal(alone, whole)
         close(case.value(*part), whole)
-        close(case.value(*part, group=dist.group.WORLD), whole)
+        close(case.value(*part, process_group=dist.group.WORLD), whole)
         with torch.no_grad():  # an evaluation on one rank shall not wait for the others
             close(case.value(*part), alone)
-            close(case.value(*part, group=Ranks()), alone)
-            close(case.value(*part, group=dist.group.WORLD), whole)
+            close(case.value(*part, process_group=Ranks()), alone)
+            close(case.value(*part, process_group=dist.group.WORLD), whole)
 
 
 LAYOUTS: list[dict[str, object]] = [
@@ -135,7 +135,7 @@ def _map_gradients(maps: Tensor, truth: Tensor, options: dict[str, object]) -> N
         rows = own_rows(split, len(maps))
         part, alone = maps[rows].clone().requires_grad_(), maps.clone().requires_grad_()
         value = functional.dice_loss(part, truth[rows], **options)  # type: ignore[arg-type]
-        expected = functional.dice_loss(alone, truth, **options, group=False)  # type: ignore[arg-type]
+        expected = functional.dice_loss(alone, truth, **options, process_group=False)  # type: ignore[arg-type]
         close(value, expected, 1e-9)
         value.sum().backward()
         expected.sum().backward()
@@ -151,7 +151,7 @@ def labels_of_several_classes() -> None:
         rows = own_rows(split, 20)
         part, alone = scores[rows].clone().requires_grad_(), scores.clone().requires_grad_()
         functional.multiclass_auc_loss(part, labels[rows], scores="raw").backward()
-        functional.multiclass_auc_loss(alone, labels, scores="raw", group=False).backward()
+        functional.multiclass_auc_loss(alone, labels, scores="raw", process_group=False).backward()
         assert part.grad is not None
         assert alone.grad is not None
         close(part.grad / dist.get_world_size(), alone.grad[rows], 1e-9)
@@ -173,7 +173,9 @@ def areas_by_points() -> None:
             rows = own_rows(split, SIZE)
             part, alone = scores[rows].clone().requires_grad_(), scores.clone().requires_grad_()
             value = losses.OperatingCurveLoss(kind, points=9)(part, labels[rows], weight[rows])
-            expected = functional.operating_curve_loss(alone, labels, kind=kind, points=9, weight=weight, group=False)
+            expected = functional.operating_curve_loss(
+                alone, labels, kind=kind, points=9, weight=weight, process_group=False
+            )
             close(value, expected, 1e-9)
             value.backward()
             expected.backward()

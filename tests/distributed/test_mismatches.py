@@ -61,7 +61,7 @@ def a_runtime_error_of_one_rank_is_an_error_of_all() -> None:
         assert scores.grad is not None
         assert bool(scores.grad.isfinite().all())
     scores, labels = batch()
-    close(functional.auc_loss(scores, labels), functional.auc_loss(scores, labels, group=False))
+    close(functional.auc_loss(scores, labels), functional.auc_loss(scores, labels, process_group=False))
 
 
 def different_losses_are_refused() -> None:
@@ -109,7 +109,7 @@ def a_slow_rank_is_waited_for() -> None:
         with pytest.warns(UserWarning, match=r"waited 0\.2 seconds"):
             value = functional.auc_loss(scores, labels)
     _exchange._PATIENCE = dt.timedelta(seconds=10)
-    close(value, functional.auc_loss(scores, labels, group=False))
+    close(value, functional.auc_loss(scores, labels, process_group=False))
 
 
 def joined_with_as_many_batches() -> None:

@@ -65,14 +65,14 @@ def all_refuse_what_one_refuses() -> None:
             mine = (good, labels, None) if rank else (scores, targets, weight)
             with pytest.raises(InputError, match=r"rank|`input`|`target`|`weight`"):
                 loss(mine[0], mine[1], weight=mine[2])
-    close(functional.auc_loss(good, labels), functional.auc_loss(good, labels, group=False))  # and go on
+    close(functional.auc_loss(good, labels), functional.auc_loss(good, labels, process_group=False))  # and go on
 
 
 def functions_know_no_ranks() -> None:
     scores, labels = torch.randn(4), torch.tensor([0, 1, 0, 1])
-    with pytest.raises(InputError, match=r"`group`.*torch\.func"):
+    with pytest.raises(InputError, match=r"`process_group`.*torch\.func"):
         torch.func.grad(functional.auc_loss)(scores, labels)
-    torch.func.grad(lambda s: functional.auc_loss(s, labels, group=False))(scores)
+    torch.func.grad(lambda s: functional.auc_loss(s, labels, process_group=False))(scores)
     leaf = scores.requires_grad_()
     for loss in (
         functional.auc_loss(leaf, labels, surrogate="squared_hinge"),
@@ -104,7 +104,7 @@ def what_each_rank_makes_of_all_rows_adds_up() -> None:
     assert rows.grad is not None
     close(rows.grad, 2 * rows.detach() * sum(range(1, world + 1)))
     summed = rows.detach().clone().requires_grad_()
-    (gather(summed, group=Ranks(gradients="sum")) ** 2).sum().backward()
+    (gather(summed, process_group=Ranks(gradients="sum")) ** 2).sum().backward()
     assert summed.grad is not None
     close(summed.grad, 2 * summed.detach())
 
@@ -113,17 +113,17 @@ def part_of_the_ranks() -> None:
     group = dist.new_group([0])
     scores, labels = torch.tensor([0.5, 0.0]), torch.tensor([1, 0])
     if dist.get_rank() == 0:
-        close(functional.auc_loss(scores, labels, group=group), torch.tensor(0.5))
+        close(functional.auc_loss(scores, labels, process_group=group), torch.tensor(0.5))
     else:
-        with pytest.raises(InputError, match=r"`group`.*member"):
-            functional.auc_loss(scores, labels, group=group)
+        with pytest.raises(InputError, match=r"`process_group`.*member"):
+            functional.auc_loss(scores, labels, process_group=group)
 
 
 def points_of_all_ranks() -> None:
     scores, labels, _ = draw(3, size=30)
     rows = own_rows("uneven", 30)
     loss = setwise.PrecisionAtRecallLoss(recall=0.8)
-    alone = setwise.PrecisionAtRecallLoss(recall=0.8, group=False)
+    alone = setwise.PrecisionAtRecallLoss(recall=0.8, process_group=False)
     loss(scores[rows].requires_grad_(), labels[rows])
     alone(scores, labels)
     assert loss.point == alone.point
@@ -164,7 +164,7 @@ def a_queue_on_every_rank() -> None:
                 torch.cat([torch.empty(0), *(h.scores for h in held)])[-6:],
             ]
             labels += [parts[r].labels, torch.cat([torch.empty(0), *(h.labels for h in held)])[-6:]]
-        expected = functional.auc_loss(torch.cat(scores), torch.cat(labels), group=False)
+        expected = functional.auc_loss(torch.cat(scores), torch.cat(labels), process_group=False)
         expected.backward()
         close(value, expected)
         assert mine.grad is not None
@@ -183,7 +183,7 @@ def a_blend() -> None:
     rows = own_rows("even", 16)
     alone, model = network(), DistributedDataParallel(network())
     cross_entropy = nn.BCEWithLogitsLoss()
-    Blend(cross_entropy, setwise.FBetaLoss(group=False), 0.7)(alone(x), y.float()).backward()
+    Blend(cross_entropy, setwise.FBetaLoss(process_group=False), 0.7)(alone(x), y.float()).backward()
     Blend(cross_entropy, setwise.FBetaLoss(), 0.7)(model(x[rows]), y[rows].float()).backward()
     same_gradients(model, alone)
 
@@ -193,7 +193,7 @@ def two_passes() -> None:
     x, y = torch.randn(24, 3, generator=torch.Generator().manual_seed(1)), torch.arange(24) % 5 == 0
     rows = own_rows("even", 24)
     alone, model = network(), DistributedDataParallel(network())
-    functional.auc_loss(alone(x), y, group=False).backward()
+    functional.auc_loss(alone(x), y, process_group=False).backward()
     result = TwoPass(model, setwise.AUCLoss(), chunk_size=5).backward(x[rows], y[rows])
     assert len(result.scores) == 12
     same_gradients(model, alone)
@@ -210,7 +210,7 @@ def fully_sharded() -> None:
     for loss in (functional.auc_loss, functional.fbeta_loss):
         alone, model = network(), network()
         fully_shard(model, mesh=mesh)
-        loss(alone(x), y, group=False).backward()
+        loss(alone(x), y, process_group=False).backward()
         loss(model(x[rows]), y[rows]).backward()
         for found, expected in zip(model.parameters(), alone.parameters(), strict=True):
             assert expected.grad is not None

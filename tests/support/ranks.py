@@ -101,7 +101,7 @@ def compare(case: Case, split: str, whole: Draw, loss: Callable[..., Tensor], to
     scores, labels, weight = whole
     rows = own_rows(split, len(labels))
     alone = scores.clone().requires_grad_()
-    expected = case.value(alone, labels, weight, group=False)
+    expected = case.value(alone, labels, weight, process_group=False)
     expected.backward()
     part = scores[rows].clone().requires_grad_()
     value = loss(part, labels[rows], None if weight is None else weight[rows])

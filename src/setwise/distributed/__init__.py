@@ -15,18 +15,19 @@ Every rank has all of dL/ds, so the backward pass sends nothing; what is done to
 with other losses) must be the same on every rank. Second derivatives are those of one rank's own part only, and are
 refused.
 
-**When.** Every loss takes ``group``: ``None``, the default, uses the default process group where there is one and
-gradients are recorded; a ``ProcessGroup`` is used always, under ``no_grad`` too; ``False`` never; :class:`Ranks` says
-more. All ranks of the group must then call the loss equally often, those without rows with empty tensors. Where reading
-the input fails on one of them, whatever the reason, all raise; so they do where they call different losses. Inside
-``DistributedDataParallel.join()`` ranks that have run out of batches are an error on the others, after ten seconds.
+**When.** Every loss takes ``process_group``: ``None``, the default, uses the default process group where there is one
+and gradients are recorded; a ``ProcessGroup`` is used always, under ``no_grad`` too; ``False`` never; :class:`Ranks`
+says more. All ranks of the group must then call the loss equally often, those without rows with empty tensors. Where
+reading the input fails on one of them, whatever the reason, all raise; so they do where they call different losses.
+Inside ``DistributedDataParallel.join()`` ranks that have run out of batches are an error on the others, after ten
+seconds.
 
 >>> import torch, setwise
->>> loss = setwise.AUCLoss()  # on one process the same as AUCLoss(group=False)
+>>> loss = setwise.AUCLoss()  # on one process the same as AUCLoss(process_group=False)
 >>> loss(torch.zeros(4), torch.tensor([0, 1, 0, 1]))
 tensor(1.)
 """
 
-from setwise.distributed.ranks import Group, Ranks, active, check_group, gather
+from setwise.distributed.ranks import ProcessGroupLike, Ranks, active, check_process_group, gather
 
-__all__ = ["Group", "Ranks", "active", "check_group", "gather"]
+__all__ = ["ProcessGroupLike", "Ranks", "active", "check_process_group", "gather"]

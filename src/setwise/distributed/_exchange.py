@@ -126,13 +126,13 @@ def exchange_header(ranks: Ranks, rows: int, own: Described, like: object) -> li
 
 def all_reduce(whole: Tensor, ranks: Ranks) -> None:
     """The sum over the ranks, in place."""
-    _finish(dist.all_reduce(whole, group=ranks.group, async_op=True), whole)
+    _finish(dist.all_reduce(whole, group=ranks.process_group, async_op=True), whole)
 
 
 def _all_gather(found: Tensor, mine: Tensor, ranks: Ranks) -> None:
     """Into one tensor; newer versions of torch have another name for it."""
     function = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
-    _finish(function(found, mine, group=ranks.group, async_op=True), mine)
+    _finish(function(found, mine, group=ranks.process_group, async_op=True), mine)
 
 
 def _finish(work: Any, sent: Tensor) -> None:
@@ -155,7 +155,7 @@ def _finish(work: Any, sent: Tensor) -> None:
                 f"have not come for {_PATIENCE.total_seconds():g} seconds: ranks without further batches take no part "
                 "in the loss. Give all ranks equally many batches, as `setwise.data.StratifiedBatchSampler` does; or "
                 "end with the shortest, `join(throw_on_early_termination=True)`; or take each rank's own loss, "
-                "`group=False`."
+                "`process_group=False`."
             ) from None
         warnings.warn(
             f"A loss over ranks has waited {_PATIENCE.total_seconds():g} seconds for the other ranks, and goes on "
@@ -191,9 +191,9 @@ def _kind(column: Tensor | None) -> int:
 
 def gather_traced(ranks: Ranks, scores: Tensor, labels: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
     """The same by collectives that can be traced, padded to the longest part with weight 0."""
-    collective, group, size = functional(), named(ranks.group), ranks.size
+    collective, process_group, size = functional(), named(ranks.process_group), ranks.size
     rows = scores.shape[0]
-    sizes = collective.all_gather_tensor(torch.full((1,), rows, device=scores.device), 0, group)
+    sizes = collective.all_gather_tensor(torch.full((1,), rows, device=scores.device), 0, process_group)
     longest = int(sizes.max().clamp(min=1).item())  # at least one row, so that nobody asks whether there are any
     torch._check(longest >= 1)  # noqa: SLF001 (its name)
     torch._check(longest >= rows)  # noqa: SLF001
@@ -201,7 +201,7 @@ def gather_traced(ranks: Ranks, scores: Tensor, labels: Tensor, weight: Tensor |
 
     def every(column: Tensor) -> Tensor:
         padded = torch.cat([column, column.new_zeros((missing, *column.shape[1:]))])
-        return cast("Tensor", collective.all_gather_tensor(padded, 0, group))
+        return cast("Tensor", collective.all_gather_tensor(padded, 0, process_group))
 
     own = torch.arange(rows, device=scores.device) + ranks.rank * longest
     whole = apply(OwnTraced, scores, every(scores.detach()), own, ranks.factor)
@@ -218,9 +218,9 @@ def functional() -> Any:
     return collectives
 
 
-def named(group: Any) -> Any:
+def named(process_group: Any) -> Any:
     """The group, with the default one in place of None."""
-    return dist.group.WORLD if group is None else group
+    return dist.group.WORLD if process_group is None else process_group
 
 
 def device_of(like: object) -> torch.device:

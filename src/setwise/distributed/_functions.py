@@ -69,18 +69,18 @@ class Shared(torch.autograd.Function):
     """All rows as a function of a rank's own, where each rank may do with them as it likes."""
 
     @staticmethod
-    def forward(ctx: Any, rows: Tensor, whole: Tensor, start: int, factor: float, group: Any) -> Tensor:
+    def forward(ctx: Any, rows: Tensor, whole: Tensor, start: int, factor: float, process_group: Any) -> Tensor:
         """The rows of all ranks."""
-        ctx.place = (start, len(rows), factor, group)
+        ctx.place = (start, len(rows), factor, process_group)
         return whole.view_as(whole)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None, None, None, None]:
         """What all ranks send back is added up."""
-        start, count, factor, group = ctx.place
+        start, count, factor, process_group = ctx.place
         whole = grad_output.contiguous().clone()
-        dist.all_reduce(whole, group=group)
+        dist.all_reduce(whole, group=process_group)
         return whole[start : start + count] * factor, None, None, None, None
 
 
@@ -88,16 +88,16 @@ class Replicated(torch.autograd.Function):
     """A tensor that all ranks have alike, and whose gradient they shall have alike."""
 
     @staticmethod
-    def forward(ctx: Any, value: Tensor, factor: float, group: Any) -> Tensor:
+    def forward(ctx: Any, value: Tensor, factor: float, process_group: Any) -> Tensor:
         """The tensor itself."""
-        ctx.place = (factor, group)
+        ctx.place = (factor, process_group)
         return value.view_as(value)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None, None]:
         """What all ranks send back is added up."""
-        factor, group = ctx.place
+        factor, process_group = ctx.place
         whole = grad_output.contiguous().clone()
-        dist.all_reduce(whole, group=group)
+        dist.all_reduce(whole, group=process_group)
         return whole * factor, None, None

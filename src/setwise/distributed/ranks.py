@@ -38,31 +38,33 @@ class Ranks:
     """The processes over which a set is spread, and what becomes of the gradients afterwards.
 
     Args:
-        group: The process group; None for the default one, which is used only while gradients are recorded.
+        process_group: The process group; None for the default one, which is used only while gradients are recorded.
         gradients: ``"average"`` where the gradients of the parameters are averaged over the ranks, as DDP, FSDP and
             their kin do; ``"sum"`` where they are added up.
 
     >>> Ranks(gradients="sum")
-    Ranks(group=None, gradients='sum')
+    Ranks(process_group=None, gradients='sum')
     """
 
-    group: ProcessGroup | None = None
+    process_group: ProcessGroup | None = None
     gradients: str = "average"
 
     def __post_init__(self) -> None:
         _checks.one_of("gradients", self.gradients, _GRADIENTS)
-        if self.group is not None and not _is_process_group(self.group):
-            raise TypeError(f"Expected `group` to be a ProcessGroup or None, but got {type(self.group).__name__}.")
+        if self.process_group is not None and not _is_process_group(self.process_group):
+            raise TypeError(
+                f"Expected `process_group` to be a ProcessGroup or None, but got {type(self.process_group).__name__}."
+            )
 
     @property
     def size(self) -> int:
         """How many ranks there are."""
-        return dist.get_world_size(self.group)
+        return dist.get_world_size(self.process_group)
 
     @property
     def rank(self) -> int:
         """This one's number among them."""
-        return dist.get_rank(self.group)
+        return dist.get_rank(self.process_group)
 
     @property
     def factor(self) -> float:
@@ -111,7 +113,7 @@ class Ranks:
         """The sums of tensors over the ranks, in one exchange; their gradient is ``factor`` times that of the sums."""
         flat = torch.cat([value.reshape(-1) for value in values])
         if torch.compiler.is_compiling():
-            whole = functional().all_reduce(flat.detach(), "sum", named(self.group))
+            whole = functional().all_reduce(flat.detach(), "sum", named(self.process_group))
         else:
             whole = flat.detach().clone()
             all_reduce(whole, self)
@@ -123,7 +125,7 @@ class Ranks:
 
         For parameters that no one else averages. The backward pass waits for all ranks.
         """
-        return apply(Replicated, value, 1 / self.factor, self.group)
+        return apply(Replicated, value, 1 / self.factor, self.process_group)
 
     def sum_numbers(self, numbers: Sequence[float]) -> list[float]:
         """The sums of plain numbers over the ranks, in double precision."""
@@ -133,57 +135,62 @@ class Ranks:
 
 
 if TYPE_CHECKING:
-    Group: TypeAlias = ProcessGroup | Ranks | bool | None
+    ProcessGroupLike: TypeAlias = ProcessGroup | Ranks | bool | None
 else:
-    Group: TypeAlias = Any
+    ProcessGroupLike: TypeAlias = Any
 
 
-def check_group(group: Group) -> None:
+def check_process_group(process_group: ProcessGroupLike) -> None:
     """Refuse what is no group."""
-    if group is None or group is False or isinstance(group, Ranks) or _is_process_group(group):
+    if (
+        process_group is None
+        or process_group is False
+        or isinstance(process_group, Ranks)
+        or _is_process_group(process_group)
+    ):
         return
-    came: object = group
+    came: object = process_group
     if type(came) is int and came == _OUTSIDE:
-        raise _checks.InputError("Expected `group` to have this rank as a member, but it has not.")
-    hint = "; `None` is the default group, where there is one" if group is True else ""
+        raise _checks.InputError("Expected `process_group` to have this rank as a member, but it has not.")
+    hint = "; `None` is the default group, where there is one" if process_group is True else ""
     raise TypeError(
-        f"Expected `group` to be None, False, a ProcessGroup or Ranks, but got "
-        f"{group if group is True else type(group).__name__}{hint}."
+        f"Expected `process_group` to be None, False, a ProcessGroup or Ranks, but got "
+        f"{process_group if process_group is True else type(process_group).__name__}{hint}."
     )
 
 
-def active(group: Group, *, always: bool = False) -> Ranks | None:
+def active(process_group: ProcessGroupLike, *, always: bool = False) -> Ranks | None:
     """The ranks to work with now, or None where there is one process only, or none is wanted.
 
     Args:
-        group: As every loss takes it; see this package's page.
+        process_group: As every loss takes it; see this package's page.
         always: Whether the default group is used without gradients too, as where ranks keep something in step.
     """
-    if group is False:
+    if process_group is False:
         return None
-    if group is None:
+    if process_group is None:
         if not (_AVAILABLE and dist.is_initialized() and (always or torch.is_grad_enabled())):
             return None
         ranks = Ranks()
     else:
-        check_group(group)
-        ranks = group if isinstance(group, Ranks) else Ranks(cast("ProcessGroup", group))
+        check_process_group(process_group)
+        ranks = process_group if isinstance(process_group, Ranks) else Ranks(cast("ProcessGroup", process_group))
         recorded = always or torch.is_grad_enabled()
-        if ranks.group is None and not (_AVAILABLE and dist.is_initialized() and recorded):
+        if ranks.process_group is None and not (_AVAILABLE and dist.is_initialized() and recorded):
             return None
     if ranks.size == 1:
         return None
     if ranks.size < 0:
-        raise _checks.InputError("Expected `group` to have this rank as a member, but it has not.")
+        raise _checks.InputError("Expected `process_group` to have this rank as a member, but it has not.")
     if torch._C._are_functorch_transforms_active():  # noqa: SLF001 (no public name)
         raise _checks.InputError(
-            f"Expected `group` to be False under `torch.func` transforms, which know nothing of other ranks, but there "
-            f"is a group of {ranks.size}."
+            f"Expected `process_group` to be False under `torch.func` transforms, which know nothing of other ranks, "
+            f"but there is a group of {ranks.size}."
         )
     return ranks
 
 
-def gather(rows: Tensor, *, group: Group = None) -> Tensor:
+def gather(rows: Tensor, *, process_group: ProcessGroupLike = None) -> Tensor:
     """The rows of all ranks, in the order of the ranks, for measures of your own; any ranks may have none.
 
     Unlike the losses this asks nothing of what is made of the result: the backward pass adds up what all ranks send
@@ -191,7 +198,7 @@ def gather(rows: Tensor, *, group: Group = None) -> Tensor:
 
     Args:
         rows: Rows of this rank.  # shape: (n, ...)
-        group: As every loss takes it.
+        process_group: As every loss takes it.
 
     Returns:
         All rows; on one process the tensor itself.  # shape: (sum of all n, ...)
@@ -203,12 +210,12 @@ def gather(rows: Tensor, *, group: Group = None) -> Tensor:
             raise _checks.InputError("Expected `rows` to have rows along dimension 0, but got a single number.")
         return (rows,)
 
-    ranks = active(group)
+    ranks = active(process_group)
     if ranks is None:
         return read()[0]
     _, own = read_together(ranks, lambda: _constants(read()), rows)
     columns, start = exchange(ranks, own, rows)
-    return apply(Shared, rows, columns[0], start, ranks.factor / ranks.size, ranks.group)
+    return apply(Shared, rows, columns[0], start, ranks.factor / ranks.size, ranks.process_group)
 
 
 def _constants(columns: Sequence[Tensor | None]) -> tuple[Sequence[Tensor | None], Described]:

@@ -40,7 +40,7 @@ from torch import Tensor, nn
 
 from setwise import _checks
 from setwise._checks import InputError
-from setwise.distributed import Group, Ranks, active, check_group
+from setwise.distributed import ProcessGroupLike, Ranks, active, check_process_group
 from setwise.lagrangian._cells import RATES, SURROGATES, LinearRows, Row, cell_sums, linear_rows, surrogate_rows
 from setwise.lagrangian._columns import Columns
 from setwise.lagrangian._objective import read_objective
@@ -78,9 +78,9 @@ class ConstrainedObjective(nn.Module):
         sampling: ``"uniform"`` for batches drawn alike from all examples; ``"stratified"`` for others, as from
             :class:`setwise.data.StratifiedBatchSampler`: each cell of label and group counts by its share of the data
             set.
-        ranks: Over which ranks a batch is spread, as the losses' ``group`` (:mod:`setwise.distributed`). All ranks then
-            remember the scores of all and move their multipliers alike, and the learned threshold has the gradient of
-            one process on each of them, whether or not it is part of what DDP wraps.
+        process_group: Over which ranks a batch is spread, as for the losses (:mod:`setwise.distributed`). All ranks
+            then remember the scores of all and move their multipliers alike, and the learned threshold has the gradient
+            of one process on each of them, whether or not it is part of what DDP wraps.
 
     Attributes:
         duals: The multipliers, one for each row; :attr:`rows` says what they are.
@@ -108,12 +108,12 @@ class ConstrainedObjective(nn.Module):
         damping: float = 3.0,
         maximum: float | None = None,
         sampling: str = "uniform",
-        ranks: Group = None,
+        process_group: ProcessGroupLike = None,
     ) -> None:
         super().__init__()
-        check_group(ranks)
-        self.ranks = ranks
-        self.objective = read_objective(objective, ranks)
+        check_process_group(process_group)
+        self.process_group = process_group
+        self.objective = read_objective(objective, process_group)
         self.constraints = read_constraints(constraints)
         _checks.one_of("surrogate", surrogate, ("auto", *SURROGATES))
         _checks.one_of("sampling", sampling, ("uniform", "stratified"))
@@ -188,7 +188,7 @@ class ConstrainedObjective(nn.Module):
             rows = None if index is None else self._read_index(index, wide)
             return wide, self._batch_weight(w, rows), rows, self._codes(labels, group, rows)
 
-        ranks = active(self.ranks, always=self.training)
+        ranks = active(self.process_group, always=self.training)
         wide, w, rows, codes = read() if ranks is None else ranks.agree(read, scores)
         threshold = self._threshold
         if ranks is not None and threshold.requires_grad:

@@ -48,7 +48,7 @@ from torch.nn import functional as F
 
 from setwise import _checks
 from setwise._checks import InputError
-from setwise.distributed import Group, active, check_group
+from setwise.distributed import ProcessGroupLike, active, check_process_group
 from setwise.lagrangian._cells import cell_sums
 from setwise.lagrangian._columns import group_codes
 from setwise.lagrangian.duals import Multipliers
@@ -77,8 +77,8 @@ class EqualQuality(nn.Module):
         damping: How far it does so at once, for as long as it lasts (``"constraint"``).
         cap: Weights stay within [1 / cap, cap].
         warm_up: The first so many steps move nothing: at the start groups differ because one is learnt sooner.
-        ranks: Over which ranks a batch is spread, as the losses' ``group`` (:mod:`setwise.distributed`): losses, errors
-            and groups are then gathered, here and in :meth:`step`, and all ranks weigh alike.
+        process_group: Over which ranks a batch is spread, as for the losses (:mod:`setwise.distributed`): losses,
+            errors and groups are then gathered, here and in :meth:`step`, and all ranks weigh alike.
 
     Attributes:
         duals: The multipliers lambda, or the logarithms a, one for each group.
@@ -101,11 +101,11 @@ class EqualQuality(nn.Module):
         damping: float = 1.0,
         cap: float = 4.0,
         warm_up: int = 3,
-        ranks: Group = None,
+        process_group: ProcessGroupLike = None,
     ) -> None:
         super().__init__()
-        check_group(ranks)
-        self.ranks = ranks
+        check_process_group(process_group)
+        self.process_group = process_group
         _checks.is_count("num_groups", num_groups, 2)
         _checks.in_range("tolerance", tolerance, 0.0)
         _checks.one_of("form", form, FORMS)
@@ -149,7 +149,7 @@ class EqualQuality(nn.Module):
         def read() -> tuple[Tensor, Tensor, Tensor]:
             return self._read(input, group, labels, error, ignore_index)
 
-        ranks = active(self.ranks)
+        ranks = active(self.process_group)
         parts: tuple[Tensor, Tensor, Tensor] = read() if ranks is None else ranks.rows(read, input)
         loss, errors, codes = parts
         if self.training and torch.is_grad_enabled():
@@ -215,7 +215,7 @@ class EqualQuality(nn.Module):
                 _checks.all_finite("error", error)
                 return error.reshape(-1), group_codes("group", group, self.num_groups)
 
-            ranks = active(self.ranks, always=True)
+            ranks = active(self.process_group, always=True)
             errors, codes = read() if ranks is None else ranks.rows(read, error)
             self.sums.zero_()
             self.counts.zero_()

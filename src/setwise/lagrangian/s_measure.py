@@ -42,7 +42,7 @@ import torch
 from torch import Tensor
 
 from setwise import _checks
-from setwise.distributed import Group, Ranks, active, check_group
+from setwise.distributed import ProcessGroupLike, Ranks, active, check_process_group
 from setwise.lagrangian._batches import read_scores, read_shape
 from setwise.lagrangian._tasks import tasks_of
 from setwise.lagrangian.dualized import Batch, Dualized
@@ -77,8 +77,8 @@ class SMeasure(Judged):
         max_multiplier: Bound of the multipliers. By default beta^2 + \|S-\| / \|S+\| for ``exact``, what the scores
             of S- pull with at most, so that neither side outweighs the other; none for the other variants.
         augmented: Weight of the quadratic terms of the ascended variants.
-        group: Over which ranks a batch is spread (:mod:`setwise.distributed`). In training mode all ranks gather
-            scores, shapes and indices and take the same steps, so what they remember and ascend stays the same on all.
+        process_group: Over which ranks a batch is spread (:mod:`setwise.distributed`). In training mode all ranks
+            gather scores, shapes and indices and take the same steps, so that their memories and multipliers agree.
     """
 
     def __init__(
@@ -94,12 +94,12 @@ class SMeasure(Judged):
         scaling: str = "normalized",
         max_multiplier: float | None = None,
         augmented: float | None = None,
-        group: Group = None,
+        process_group: ProcessGroupLike = None,
     ) -> None:
         super().__init__()
         _checks.is_count("num_examples", num_examples)
-        check_group(group)
-        self.group = group
+        check_process_group(process_group)
+        self.process_group = process_group
         _checks.one_of("variant", variant, VARIANTS)
         _checks.one_of("sampling", sampling, SAMPLINGS)
         _checks.one_of("scaling", scaling, SCALINGS)
@@ -151,7 +151,7 @@ class SMeasure(Judged):
             shape: The shape.  # shape: (B,)
             index: Which examples of the data set these are.  # shape: (B,)
         """
-        ranks = active(self.group, always=self.training)
+        ranks = active(self.process_group, always=self.training)
         scores, shapes, rows = self._read(score, shape, index, ranks)
         own, other = self.tasks.members(shapes)
         if self.training:

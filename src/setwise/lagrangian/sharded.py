@@ -23,7 +23,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from setwise import _checks
-from setwise.distributed import Group, Ranks, active, check_group
+from setwise.distributed import ProcessGroupLike, Ranks, active, check_process_group
 from setwise.lagrangian.duals import ExampleMultipliers, read_integers
 
 
@@ -37,7 +37,7 @@ class ShardedMultipliers(ExampleMultipliers):
 
     Args:
         num_examples: How many examples the data set has.
-        group: The ranks; see :mod:`setwise.distributed`. Gradients need not be recorded.
+        process_group: The ranks; see :mod:`setwise.distributed`. Gradients need not be recorded.
         columns: How many constraints each example has; None for one, without a dimension for it.
         sparse: Whether gradients of batches are sparse.
         kind: ``"inequality"`` or ``"equality"``.
@@ -52,10 +52,10 @@ class ShardedMultipliers(ExampleMultipliers):
 
     layout: Tensor
 
-    def __init__(self, num_examples: int, *, group: Group = None, **options: Any) -> None:
-        check_group(group)
+    def __init__(self, num_examples: int, *, process_group: ProcessGroupLike = None, **options: Any) -> None:
+        check_process_group(process_group)
         _checks.is_count("num_examples", num_examples, 0)
-        ranks = active(group, always=True)
+        ranks = active(process_group, always=True)
         rank, world = (0, 1) if ranks is None else (ranks.rank, ranks.size)
         super().__init__(len(range(rank, num_examples, world)), **options)
         self._ranks = ranks
@@ -206,7 +206,7 @@ class _Route:
     """Rows on their way to the ranks that keep them, and answers on their way back."""
 
     def __init__(self, ranks: Ranks, rows: Tensor) -> None:
-        self._group, world = ranks.group, ranks.size
+        self._group, world = ranks.process_group, ranks.size
         owner = rows % world
         self._order = owner.argsort(stable=True)
         out = torch.bincount(owner, minlength=world)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from setwise import _checks
-from setwise.distributed import Group, active
+from setwise.distributed import ProcessGroupLike, active
 from setwise.lp import LinearProgram
 
 _MANY = 8192  # from here on NumPy counts booleans faster, even if they have to be made first
@@ -122,7 +122,7 @@ def one_set(
     weight: Tensor | None,
     *,
     check_values: bool,
-    group: Group,
+    process_group: ProcessGroupLike,
     look_first: bool = True,
 ) -> OneSet:
     """All elements of ``input``, on all ranks of the group, as one set of scores, boolean labels and weights.
@@ -132,11 +132,11 @@ def one_set(
         target: Labels of the same shape.
         weight: Weights of the same shape, or None.
         check_values: Whether values are looked at, where they can be read.
-        group: Over which ranks the set is spread.
+        process_group: Over which ranks the set is spread.
         look_first: Whether a look at the scores is due here. Where the loss shows what is not finite, a single process
             may do without; several look before they exchange anything.
     """
-    ranks = active(group)
+    ranks = active(process_group)
     if ranks is None:
         return _own_set(input, target, weight, check_values=check_values, look=look_first)
     return cast(

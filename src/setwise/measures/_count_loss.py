@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from setwise.distributed import Group
+from setwise.distributed import ProcessGroupLike
 from setwise.measures._base import count_undefined
 from setwise.measures.counts import CountFunction, Counting
 
@@ -72,7 +72,7 @@ class NamedMeasureLoss(CountLoss):
         counting: ``"batch"`` counts over the whole batch, ``"image"`` over each element of dimension 0.
         ignore_index: Targets of this value are left out.
         check_values: Refuse scores that are not finite and targets that are no labels.
-        group: Over which ranks the set is spread; see :mod:`setwise.distributed`.
+        process_group: Over which ranks the set is spread; see :mod:`setwise.distributed`.
 
     Attributes:
         function: The measure, a function of (tp, fp, fn, tn).
@@ -90,7 +90,7 @@ class NamedMeasureLoss(CountLoss):
         counting: str = "batch",
         ignore_index: int | None = None,
         check_values: bool = True,
-        group: Group = None,
+        process_group: ProcessGroupLike = None,
     ) -> None:
-        how = Counting(margin, surrogate, link, average, counting, ignore_index, check_values, group)
+        how = Counting(margin, surrogate, link, average, counting, ignore_index, check_values, process_group)
         super().__init__(self.function, how)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from setwise import _checks
-from setwise.distributed import Group, check_group
+from setwise.distributed import ProcessGroupLike, check_process_group
 from setwise.kernels.fixed_threshold import fixed_point
 from setwise.kernels.operating_point import best_point
 from setwise.kernels.point_rules import Found, Rule
@@ -96,10 +96,16 @@ def exact(scores: Tensor, labels: Tensor, weight: Tensor | None, chosen: Setting
 
 
 def loss(
-    input: Tensor, target: Tensor, weight: Tensor | None, chosen: Settings, *, check_values: bool, group: Group
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    chosen: Settings,
+    *,
+    check_values: bool,
+    process_group: ProcessGroupLike,
 ) -> tuple[Tensor, Found]:
     """The loss over all elements of ``input`` as one set, and its point."""
-    return evaluate(*one_set(input, target, weight, check_values=check_values, group=group), chosen)
+    return evaluate(*one_set(input, target, weight, check_values=check_values, process_group=process_group), chosen)
 
 
 class OperatingPointLoss(nn.Module):
@@ -108,7 +114,7 @@ class OperatingPointLoss(nn.Module):
     Args:
         options: The options by name, the level first.
         check_values: Refuse scores that are not finite and labels other than 0 and 1.
-        group: Over which ranks the set is spread; see :mod:`setwise.distributed`.
+        process_group: Over which ranks the set is spread; see :mod:`setwise.distributed`.
 
     Attributes:
         kind: The row of the table of rules, such as ``"precision@recall"``.
@@ -119,15 +125,15 @@ class OperatingPointLoss(nn.Module):
     kind: ClassVar[str]
     undefined_batches: Tensor
 
-    def __init__(self, options: dict[str, Any], *, check_values: bool, group: Group) -> None:
+    def __init__(self, options: dict[str, Any], *, check_values: bool, process_group: ProcessGroupLike) -> None:
         super().__init__()
         self._options = tuple(options)
         for name, value in options.items():
             setattr(self, name, value)
         _ = self.settings  # checks the options
-        check_group(group)
+        check_process_group(process_group)
         self.check_values = check_values
-        self.group = group
+        self.process_group = process_group
         self._found: Found | None = None
         self.register_buffer("undefined_batches", torch.zeros((), dtype=torch.int64), persistent=False)
 
@@ -139,7 +145,9 @@ class OperatingPointLoss(nn.Module):
 
     # Each subclass has a `forward` of its own: torch.compile counts recompilations by the code of that method.
     def _evaluate(self, input: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
-        value, found = loss(input, target, weight, self.settings, check_values=self.check_values, group=self.group)
+        value, found = loss(
+            input, target, weight, self.settings, check_values=self.check_values, process_group=self.process_group
+        )
         count_undefined(self.undefined_batches, defined=_defined(found))
         if _checks.values_are_readable():
             self._found = found
@@ -182,7 +190,14 @@ def find_operating_point(
     if not isinstance(measure, OperatingPointLoss):
         raise TypeError(f"Expected `measure` to be a loss at an operating point, but got {type(measure).__name__}.")
     with torch.no_grad():
-        found = loss(input, target, weight, measure.settings, check_values=measure.check_values, group=measure.group)[1]
+        found = loss(
+            input,
+            target,
+            weight,
+            measure.settings,
+            check_values=measure.check_values,
+            process_group=measure.process_group,
+        )[1]
     return _describe(measure.settings.rule, found)
 
 

@@ -38,7 +38,7 @@ import torch
 from torch import Tensor, nn
 
 from setwise import _checks
-from setwise.distributed import Group, check_group
+from setwise.distributed import ProcessGroupLike, check_process_group
 from setwise.kernels import Term, pair_loss
 from setwise.lp import LinearProgram
 from setwise.measures._base import count_undefined, one_set, positives, prepare
@@ -106,7 +106,7 @@ def auc_loss(
     surrogate: str = "hinge",
     reduction: str = "mean",
     check_values: bool = True,
-    group: Group = None,
+    process_group: ProcessGroupLike = None,
 ) -> Tensor:
     """Pairwise surrogate of 1 - AUC over all elements of ``input``.
 
@@ -119,14 +119,16 @@ def auc_loss(
         reduction: ``"mean"`` or ``"sum"`` over the (weighted) pairs.
         check_values: Refuse scores that are not finite and labels other than 0 and 1. Never done while tracing or under
             ``torch.func`` transforms.
-        group: Over which ranks the set is spread; see :mod:`setwise.distributed`.
+        process_group: Over which ranks the set is spread; see :mod:`setwise.distributed`.
 
     Returns:
         A scalar. A set without any pair (one class only, empty, all weights of a class 0) gives 0 with zero gradient.
     """
     _check_settings(margin, surrogate, reduction)
     terms = surrogate_terms(surrogate, margin)
-    return _loss(input, target, weight, terms, mean=reduction == "mean", check_values=check_values, group=group)[0]
+    return _loss(
+        input, target, weight, terms, mean=reduction == "mean", check_values=check_values, process_group=process_group
+    )[0]
 
 
 class AUCLoss(nn.Module):
@@ -137,7 +139,7 @@ class AUCLoss(nn.Module):
         surrogate: ``"hinge"``, ``"squared_hinge"`` or ``"ramp"``.
         reduction: ``"mean"`` or ``"sum"`` over the (weighted) pairs.
         check_values: Refuse scores that are not finite and labels other than 0 and 1.
-        group: Over which ranks the set is spread; see :mod:`setwise.distributed`.
+        process_group: Over which ranks the set is spread; see :mod:`setwise.distributed`.
 
     Attributes:
         undefined_batches: How many batches held no pair so far, and so gave loss 0 and no gradient. Batches under
@@ -160,16 +162,16 @@ class AUCLoss(nn.Module):
         *,
         reduction: str = "mean",
         check_values: bool = True,
-        group: Group = None,
+        process_group: ProcessGroupLike = None,
     ) -> None:
         super().__init__()
         _check_settings(margin, surrogate, reduction)
-        check_group(group)
+        check_process_group(process_group)
         self.margin = margin
         self.surrogate = surrogate
         self.reduction = reduction
         self.check_values = check_values
-        self.group = group
+        self.process_group = process_group
         self.register_buffer("undefined_batches", torch.zeros((), dtype=torch.int64), persistent=False)
 
     def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
@@ -181,7 +183,7 @@ class AUCLoss(nn.Module):
             surrogate_terms(self.surrogate, self.margin),
             mean=self.reduction == "mean",
             check_values=self.check_values,
-            group=self.group,
+            process_group=self.process_group,
         )
         count_undefined(self.undefined_batches, defined=total > 0)
         return loss
@@ -216,9 +218,9 @@ def _loss(
     *,
     mean: bool,
     check_values: bool,
-    group: Group,
+    process_group: ProcessGroupLike,
 ) -> tuple[Tensor, Tensor | float]:
-    found = one_set(input, target, weight, check_values=check_values, group=group, look_first=False)
+    found = one_set(input, target, weight, check_values=check_values, process_group=process_group, look_first=False)
     loss, total = pair_loss(*found, terms, mean=mean)
     # A score that is not finite cannot give a finite value, so a finite value needs no further pass over the scores.
     readable = isinstance(total, float) or _checks.values_are_readable()

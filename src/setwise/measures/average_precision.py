@@ -46,7 +46,7 @@ import torch
 from torch import Tensor, nn
 
 from setwise import _checks
-from setwise.distributed import Group, check_group
+from setwise.distributed import ProcessGroupLike, check_process_group
 from setwise.kernels import Term, precision_loss
 from setwise.measures._base import count_undefined, one_set, positives, prepare
 from setwise.measures.auc import surrogate_terms
@@ -82,7 +82,7 @@ def average_precision_loss(
     surrogate: str = "hinge",
     weight: Tensor | None = None,
     check_values: bool = True,
-    group: Group = None,
+    process_group: ProcessGroupLike = None,
 ) -> Tensor:
     """One minus a soft average precision over all elements of ``input``.
 
@@ -94,14 +94,21 @@ def average_precision_loss(
         weight: Non-negative per-sample weights of the same shape, constants.
         check_values: Refuse scores that are not finite and labels other than 0 and 1. Never done while tracing or under
             ``torch.func`` transforms.
-        group: Over which ranks the set is spread; see :mod:`setwise.distributed`.
+        process_group: Over which ranks the set is spread; see :mod:`setwise.distributed`.
 
     Returns:
         A scalar in [0, 1]. A set without any pair (one class only, empty, all weights of a class 0) gives 0 with zero
         gradient.
     """
     _check_settings(margin, surrogate)
-    return _loss(input, target, weight, surrogate_terms(surrogate, margin), check_values=check_values, group=group)[0]
+    return _loss(
+        input,
+        target,
+        weight,
+        surrogate_terms(surrogate, margin),
+        check_values=check_values,
+        process_group=process_group,
+    )[0]
 
 
 class AveragePrecisionLoss(nn.Module):
@@ -111,7 +118,7 @@ class AveragePrecisionLoss(nn.Module):
         margin: How far below a positive a negative must be to cost nothing.
         surrogate: ``"hinge"`` or ``"ramp"``.
         check_values: Refuse scores that are not finite and labels other than 0 and 1.
-        group: Over which ranks the set is spread; see :mod:`setwise.distributed`.
+        process_group: Over which ranks the set is spread; see :mod:`setwise.distributed`.
 
     Attributes:
         undefined_batches: How many batches held no pair of a positive and a negative so far, and so gave loss 0 and no
@@ -128,21 +135,28 @@ class AveragePrecisionLoss(nn.Module):
     undefined_batches: Tensor
 
     def __init__(
-        self, margin: float = 1.0, surrogate: str = "hinge", *, check_values: bool = True, group: Group = None
+        self,
+        margin: float = 1.0,
+        surrogate: str = "hinge",
+        *,
+        check_values: bool = True,
+        process_group: ProcessGroupLike = None,
     ) -> None:
         super().__init__()
         _check_settings(margin, surrogate)
-        check_group(group)
+        check_process_group(process_group)
         self.margin = margin
         self.surrogate = surrogate
         self.check_values = check_values
-        self.group = group
+        self.process_group = process_group
         self.register_buffer("undefined_batches", torch.zeros((), dtype=torch.int64), persistent=False)
 
     def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """The loss of one batch; see :func:`average_precision_loss`."""
         terms = surrogate_terms(self.surrogate, self.margin)
-        loss, total = _loss(input, target, weight, terms, check_values=self.check_values, group=self.group)
+        loss, total = _loss(
+            input, target, weight, terms, check_values=self.check_values, process_group=self.process_group
+        )
         count_undefined(self.undefined_batches, defined=total > 0)
         return loss
 
@@ -157,6 +171,14 @@ def _check_settings(margin: float, surrogate: str) -> None:
 
 
 def _loss(
-    input: Tensor, target: Tensor, weight: Tensor | None, terms: tuple[Term, ...], *, check_values: bool, group: Group
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    terms: tuple[Term, ...],
+    *,
+    check_values: bool,
+    process_group: ProcessGroupLike,
 ) -> tuple[Tensor, Tensor | float]:
-    return precision_loss(*one_set(input, target, weight, check_values=check_values, group=group), terms)
+    return precision_loss(
+        *one_set(input, target, weight, check_values=check_values, process_group=process_group), terms
+    )

@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from setwise import _checks
-from setwise.distributed import Group
+from setwise.distributed import ProcessGroupLike
 from setwise.kernels.errors import hinge_errors
 from setwise.lp import LinearProgram
 from setwise.measures._count_loss import CountLoss, NamedMeasureLoss
@@ -148,8 +148,8 @@ class MeasureLoss(CountLoss):
 
     Args:
         measure: Function of tensors (tp, fp, fn, tn), elementwise and differentiable.
-        margin, surrogate, link, average, counting, ignore_index, check_values, group: How predictions are counted, see
-            :class:`~setwise.measures.counts.CountOptions`.
+        margin, surrogate, link, average, counting, ignore_index, check_values, process_group: How predictions are
+            counted, see :class:`~setwise.measures.counts.CountOptions`.
 
     >>> precision = MeasureLoss(lambda tp, fp, fn, tn: tp / (tp + fp))
     >>> precision(torch.tensor([2.0, 2.0, -2.0]), torch.tensor([1, 0, 0]))
@@ -169,10 +169,10 @@ class MeasureLoss(CountLoss):
         counting: str = "batch",
         ignore_index: int | None = None,
         check_values: bool = True,
-        group: Group = None,
+        process_group: ProcessGroupLike = None,
     ) -> None:
         checked = _checked(measure)
-        how = Counting(margin, surrogate, link, average, counting, ignore_index, check_values, group)
+        how = Counting(margin, surrogate, link, average, counting, ignore_index, check_values, process_group)
         super().__init__(checked, how)
         self.name = getattr(measure, "__name__", repr(measure))
 
@@ -189,8 +189,8 @@ class MCCLoss(NamedMeasureLoss):
     """:func:`mcc_loss` as a module: 1 - Matthews' correlation coefficient, between 0 and 2.
 
     Args:
-        margin, surrogate, link, average, counting, ignore_index, check_values, group: How predictions are counted, see
-            :class:`~setwise.measures.counts.CountOptions`.
+        margin, surrogate, link, average, counting, ignore_index, check_values, process_group: How predictions are
+            counted, see :class:`~setwise.measures.counts.CountOptions`.
 
     >>> MCCLoss()(torch.tensor([2.0, 2.0, -2.0, -2.0]), torch.tensor([1, 0, 1, 0]))
     tensor(1.)
@@ -208,8 +208,8 @@ class GMeanLoss(NamedMeasureLoss):
     """:func:`g_mean_loss` as a module: 1 - sqrt(sensitivity * specificity).
 
     Args:
-        margin, surrogate, link, average, counting, ignore_index, check_values, group: How predictions are counted, see
-            :class:`~setwise.measures.counts.CountOptions`.
+        margin, surrogate, link, average, counting, ignore_index, check_values, process_group: How predictions are
+            counted, see :class:`~setwise.measures.counts.CountOptions`.
 
     >>> GMeanLoss()(torch.tensor([2.0, -2.0, -2.0]), torch.tensor([1, 1, 0]))
     tensor(0.2929)
@@ -227,8 +227,8 @@ class KappaLoss(NamedMeasureLoss):
     """:func:`kappa_loss` as a module: 1 - Cohen's kappa.
 
     Args:
-        margin, surrogate, link, average, counting, ignore_index, check_values, group: How predictions are counted, see
-            :class:`~setwise.measures.counts.CountOptions`.
+        margin, surrogate, link, average, counting, ignore_index, check_values, process_group: How predictions are
+            counted, see :class:`~setwise.measures.counts.CountOptions`.
 
     >>> KappaLoss()(torch.tensor([2.0, 2.0, -2.0, -2.0]), torch.tensor([1, 1, 0, 0]))
     tensor(0.)
@@ -246,8 +246,8 @@ class BalancedAccuracyLoss(NamedMeasureLoss):
     """:func:`balanced_accuracy_loss` as a module: 1 - mean of sensitivity and specificity.
 
     Args:
-        margin, surrogate, link, average, counting, ignore_index, check_values, group: How predictions are counted, see
-            :class:`~setwise.measures.counts.CountOptions`.
+        margin, surrogate, link, average, counting, ignore_index, check_values, process_group: How predictions are
+            counted, see :class:`~setwise.measures.counts.CountOptions`.
 
     >>> BalancedAccuracyLoss()(torch.tensor([2.0, -2.0, -2.0]), torch.tensor([1, 1, 0]))
     tensor(0.2500)

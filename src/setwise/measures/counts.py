@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from setwise import _checks
-from setwise.distributed import Group, Ranks, active, check_group
+from setwise.distributed import ProcessGroupLike, Ranks, active, check_process_group
 from setwise.kernels.attach import attach_numpy
 from setwise.kernels.errors import errors_numpy, hinge_errors, sigmoid_errors
 from setwise.kernels.scaling import wide_dtype
@@ -66,8 +66,8 @@ class CountOptions(TypedDict, total=False):
             over those in which the measure is defined.
         ignore_index: Targets of this value are left out.
         check_values: Refuse scores that are not finite and targets that are no labels.
-        group: Over which ranks the set is spread, whose counts are then added up; with ``counting="image"`` the mean
-            is over the images of all ranks. See :mod:`setwise.distributed`.
+        process_group: Over which ranks the set is spread, whose counts are then added up; with ``counting="image"`` the
+            mean is over the images of all ranks. See :mod:`setwise.distributed`.
     """
 
     margin: float | None
@@ -77,7 +77,7 @@ class CountOptions(TypedDict, total=False):
     counting: str
     ignore_index: int | None
     check_values: bool
-    group: Group
+    process_group: ProcessGroupLike
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Counting:
     counting: str = "batch"
     ignore_index: int | None = None
     check_values: bool = True
-    group: Group = None
+    process_group: ProcessGroupLike = None
 
     def __post_init__(self) -> None:
         for name, allowed in (("surrogate", SURROGATES), ("link", LINKS), ("average", AVERAGES)):
@@ -102,7 +102,7 @@ class Counting:
             _checks.in_range("margin", self.margin, 0.0, 1.0 if hinge else math.inf, open_high=not hinge)
         if self.ignore_index is not None:
             _checks.is_count("ignore_index", self.ignore_index, low=-(2**63))
-        check_group(self.group)
+        check_process_group(self.process_group)
 
     @property
     def used_margin(self) -> float:
@@ -129,7 +129,7 @@ class Counting:
             weight: Per-sample weights of the target's shape, or None.
             both_classes: Whether the measure needs negatives too, not positives alone.
         """
-        readable, ranks = _checks.values_are_readable(), active(self.group)
+        readable, ranks = _checks.values_are_readable(), active(self.process_group)
         look = self.check_values and readable
         usual = self.average == "binary" and self.counting == "batch" and self.ignore_index is None
         if readable and ranks is None and weight is None and usual:

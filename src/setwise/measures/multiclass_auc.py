@@ -48,7 +48,7 @@ import torch
 from torch import Tensor, nn
 
 from setwise import _checks
-from setwise.distributed import Group, active, check_group
+from setwise.distributed import ProcessGroupLike, active, check_process_group
 from setwise.kernels import class_pair_loss, pair_loss
 from setwise.kernels.scaling import unit_torch
 from setwise.lp import LinearProgram
@@ -143,7 +143,7 @@ def multiclass_auc_loss(
     surrogate: str = "hinge",
     weight: Tensor | None = None,
     check_values: bool = True,
-    group: Group = None,
+    process_group: ProcessGroupLike = None,
 ) -> Tensor:
     """Pairwise surrogate of one minus the multi-class AUC.
 
@@ -160,13 +160,13 @@ def multiclass_auc_loss(
         weight: Non-negative per-sample weights, constants; a pair counts with the product of its two.  # shape: (n,)
         check_values: Refuse scores that are not finite and targets that are no class. Never done while tracing or under
             ``torch.func`` transforms.
-        group: Over which ranks the set is spread; see :mod:`setwise.distributed`.
+        process_group: Over which ranks the set is spread; see :mod:`setwise.distributed`.
 
     Returns:
         A scalar. A set in which no class can be compared with another gives 0 with zero gradient.
     """
     settings = Settings.checked(kind, partition, scores, average, margin, surrogate)
-    return _loss(input, target, weight, settings, check_values=check_values, group=group)[0]
+    return _loss(input, target, weight, settings, check_values=check_values, process_group=process_group)[0]
 
 
 class MulticlassAUCLoss(nn.Module):
@@ -181,7 +181,7 @@ class MulticlassAUCLoss(nn.Module):
         margin: How far in order each two samples are asked to be.
         surrogate: ``"hinge"``, ``"squared_hinge"`` or ``"ramp"``.
         check_values: Refuse scores that are not finite and targets that are no class.
-        group: Over which ranks the set is spread; see :mod:`setwise.distributed`.
+        process_group: Over which ranks the set is spread; see :mod:`setwise.distributed`.
 
     Attributes:
         undefined_batches: How many batches held no pair to compare so far, and so gave loss 0 and no gradient. Batches
@@ -208,10 +208,10 @@ class MulticlassAUCLoss(nn.Module):
         margin: float = 1.0,
         surrogate: str = "hinge",
         check_values: bool = True,
-        group: Group = None,
+        process_group: ProcessGroupLike = None,
     ) -> None:
         super().__init__()
-        check_group(group)
+        check_process_group(process_group)
         settings = Settings.checked(kind, partition, scores, average, margin, surrogate)
         self.kind = kind
         self.scores = scores
@@ -219,14 +219,16 @@ class MulticlassAUCLoss(nn.Module):
         self.margin = margin
         self.surrogate = surrogate
         self.check_values = check_values
-        self.group = group
+        self.process_group = process_group
         self.register_buffer("partition", settings.partition, persistent=False)  # so that it moves with the module
         self.register_buffer("undefined_batches", torch.zeros((), dtype=torch.int64), persistent=False)
 
     def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """The loss of one batch; see :func:`multiclass_auc_loss`."""
         settings = Settings(self.kind, self.partition, self.scores, self.average, self.margin, self.surrogate)
-        loss, defined = _loss(input, target, weight, settings, check_values=self.check_values, group=self.group)
+        loss, defined = _loss(
+            input, target, weight, settings, check_values=self.check_values, process_group=self.process_group
+        )
         count_undefined(self.undefined_batches, defined=defined)
         return loss
 
@@ -338,13 +340,19 @@ def _comparisons(
 
 
 def _loss(
-    input: Tensor, target: Tensor, weight: Tensor | None, settings: Settings, *, check_values: bool, group: Group
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    settings: Settings,
+    *,
+    check_values: bool,
+    process_group: ProcessGroupLike,
 ) -> tuple[Tensor, Tensor]:
     def read() -> tuple[Tensor, Tensor, Tensor | None]:
         if isinstance(input, Tensor) and input.ndim != 2:
             raise _checks.InputError(f"Expected `input` to be of shape (n, C), but got {tuple(input.shape)}.")
         return read_classes(input, target, weight, settings, check_values=check_values)
 
-    ranks = active(group)
+    ranks = active(process_group)
     values, classes, weights = read() if ranks is None else ranks.gather(read, input)
     return _value(values, classes, weights, settings)

@@ -45,7 +45,7 @@ import torch
 from torch import Tensor, nn
 
 from setwise import _checks
-from setwise.distributed import Group, check_group
+from setwise.distributed import ProcessGroupLike, check_process_group
 from setwise.kernels.operating_curve import curve_loss, levels
 from setwise.kernels.point_rules import TOLERANCE
 from setwise.kernels.scaling import unit_torch
@@ -188,7 +188,7 @@ def operating_curve_loss(
     surrogate: str = "hinge",
     weight: Tensor | None = None,
     check_values: bool = True,
-    group: Group = None,
+    process_group: ProcessGroupLike = None,
 ) -> Tensor:
     """1 - the area under the curve by the grid, over all elements of ``input``.
 
@@ -202,13 +202,15 @@ def operating_curve_loss(
         weight: Non-negative per-sample weights of the same shape, constants.
         check_values: Refuse scores that are not finite and labels other than 0 and 1. Never done while tracing or under
             ``torch.func`` transforms.
-        group: Over which ranks the set is spread; see :mod:`setwise.distributed`.
+        process_group: Over which ranks the set is spread; see :mod:`setwise.distributed`.
 
     Returns:
         A scalar. A set of one class only (by weight) gives 0 with zero gradient.
     """
     _check_settings(kind, points, margin, surrogate)
-    return _loss(input, target, weight, kind, points, margin, surrogate, check_values=check_values, group=group)[0]
+    return _loss(
+        input, target, weight, kind, points, margin, surrogate, check_values=check_values, process_group=process_group
+    )[0]
 
 
 class OperatingCurveLoss(nn.Module):
@@ -220,7 +222,7 @@ class OperatingCurveLoss(nn.Module):
         margin: How far from the threshold a score has to be to count as right; for the ramp, its width.
         surrogate: ``"hinge"`` or ``"ramp"``.
         check_values: Refuse scores that are not finite and labels other than 0 and 1.
-        group: Over which ranks the set is spread; see :mod:`setwise.distributed`.
+        process_group: Over which ranks the set is spread; see :mod:`setwise.distributed`.
 
     Attributes:
         undefined_batches: How many batches held one class only so far, and so gave loss 0 and no gradient. Batches
@@ -242,23 +244,25 @@ class OperatingCurveLoss(nn.Module):
         *,
         surrogate: str = "hinge",
         check_values: bool = True,
-        group: Group = None,
+        process_group: ProcessGroupLike = None,
     ) -> None:
         super().__init__()
         _check_settings(kind, points, margin, surrogate)
-        check_group(group)
+        check_process_group(process_group)
         self.kind = kind
         self.points = points
         self.margin = margin
         self.surrogate = surrogate
         self.check_values = check_values
-        self.group = group
+        self.process_group = process_group
         self.register_buffer("undefined_batches", torch.zeros((), dtype=torch.int64), persistent=False)
 
     def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """The loss of one batch; see :func:`operating_curve_loss`."""
         options = (self.kind, self.points, self.margin, self.surrogate)
-        loss, total = _loss(input, target, weight, *options, check_values=self.check_values, group=self.group)
+        loss, total = _loss(
+            input, target, weight, *options, check_values=self.check_values, process_group=self.process_group
+        )
         count_undefined(self.undefined_batches, defined=total > 0)
         return loss
 
@@ -300,9 +304,9 @@ def _loss(
     surrogate: str,
     *,
     check_values: bool,
-    group: Group,
+    process_group: ProcessGroupLike,
 ) -> tuple[Tensor, Tensor | float]:
-    scores, positive, weight = one_set(input, target, weight, check_values=check_values, group=group)
+    scores, positive, weight = one_set(input, target, weight, check_values=check_values, process_group=process_group)
     return _evaluate(scores, positive, weight, kind, points, margin, surrogate)
 
 

@@ -58,7 +58,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from setwise.distributed import Group
+from setwise.distributed import ProcessGroupLike
 from setwise.measures import _thresholded
 from setwise.measures._point_settings import read_settings
 from setwise.measures._thresholded import OperatingPointLoss
@@ -76,7 +76,7 @@ def precision_at_recall_loss(
     link: str = "identity",
     weight: Tensor | None = None,
     check_values: bool = True,
-    group: Group = None,
+    process_group: ProcessGroupLike = None,
 ) -> Tensor:
     """1 - precision at the recall floor, over all elements of ``input``.
 
@@ -92,7 +92,7 @@ def precision_at_recall_loss(
         weight: Non-negative per-sample weights of the same shape, constants.
         check_values: Refuse scores that are not finite and labels other than 0 and 1. Never done while tracing or under
             ``torch.func`` transforms.
-        group: Over which ranks the set is spread; see :mod:`setwise.distributed`.
+        process_group: Over which ranks the set is spread; see :mod:`setwise.distributed`.
 
     Returns:
         A scalar. A set of one class only (by weight) gives 0 with zero gradient.
@@ -100,7 +100,7 @@ def precision_at_recall_loss(
     chosen = read_settings(
         "precision@recall", recall, margin, at=at, threshold=threshold, surrogate=surrogate, link=link
     )
-    return _thresholded.loss(input, target, weight, chosen, check_values=check_values, group=group)[0]
+    return _thresholded.loss(input, target, weight, chosen, check_values=check_values, process_group=process_group)[0]
 
 
 class PrecisionAtRecallLoss(OperatingPointLoss):
@@ -114,7 +114,7 @@ class PrecisionAtRecallLoss(OperatingPointLoss):
         surrogate: ``"hinge"`` or ``"ramp"``.
         link: ``"identity"``, or ``"sigmoid"`` to compare probabilities; the margin is then one of probabilities.
         check_values: Refuse scores that are not finite and labels other than 0 and 1.
-        group: Over which ranks the set is spread; see :mod:`setwise.distributed`.
+        process_group: Over which ranks the set is spread; see :mod:`setwise.distributed`.
 
     >>> import torch
     >>> loss = PrecisionAtRecallLoss(recall=1.0)
@@ -136,7 +136,7 @@ class PrecisionAtRecallLoss(OperatingPointLoss):
         surrogate: str = "hinge",
         link: str = "identity",
         check_values: bool = True,
-        group: Group = None,
+        process_group: ProcessGroupLike = None,
     ) -> None:
         options = {
             "recall": recall,
@@ -146,7 +146,7 @@ class PrecisionAtRecallLoss(OperatingPointLoss):
             "surrogate": surrogate,
             "link": link,
         }
-        super().__init__(options, check_values=check_values, group=group)
+        super().__init__(options, check_values=check_values, process_group=process_group)
 
     def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """The loss of one batch; see :func:`precision_at_recall_loss`."""
@@ -164,14 +164,14 @@ def recall_at_precision_loss(
     link: str = "identity",
     weight: Tensor | None = None,
     check_values: bool = True,
-    group: Group = None,
+    process_group: ProcessGroupLike = None,
 ) -> Tensor:
     """1 - recall at the precision floor, over all elements of ``input``.
 
     ``precision`` is the floor, in (0, 1); other arguments and the result are as for :func:`precision_at_recall_loss`.
     """
     chosen = read_settings("recall@precision", precision, margin, threshold=threshold, surrogate=surrogate, link=link)
-    return _thresholded.loss(input, target, weight, chosen, check_values=check_values, group=group)[0]
+    return _thresholded.loss(input, target, weight, chosen, check_values=check_values, process_group=process_group)[0]
 
 
 class RecallAtPrecisionLoss(OperatingPointLoss):
@@ -184,7 +184,7 @@ class RecallAtPrecisionLoss(OperatingPointLoss):
         surrogate: ``"hinge"`` or ``"ramp"``.
         link: ``"identity"``, or ``"sigmoid"`` to compare probabilities; the margin is then one of probabilities.
         check_values: Refuse scores that are not finite and labels other than 0 and 1.
-        group: Over which ranks the set is spread; see :mod:`setwise.distributed`.
+        process_group: Over which ranks the set is spread; see :mod:`setwise.distributed`.
     """
 
     kind = "recall@precision"
@@ -198,7 +198,7 @@ class RecallAtPrecisionLoss(OperatingPointLoss):
         surrogate: str = "hinge",
         link: str = "identity",
         check_values: bool = True,
-        group: Group = None,
+        process_group: ProcessGroupLike = None,
     ) -> None:
         options = {
             "precision": precision,
@@ -207,7 +207,7 @@ class RecallAtPrecisionLoss(OperatingPointLoss):
             "surrogate": surrogate,
             "link": link,
         }
-        super().__init__(options, check_values=check_values, group=group)
+        super().__init__(options, check_values=check_values, process_group=process_group)
 
     def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """The loss of one batch; see :func:`recall_at_precision_loss`."""
@@ -225,14 +225,14 @@ def tpr_at_fpr_loss(
     link: str = "identity",
     weight: Tensor | None = None,
     check_values: bool = True,
-    group: Group = None,
+    process_group: ProcessGroupLike = None,
 ) -> Tensor:
     """1 - the true positive rate at the ceiling of the false positive rate, over all elements of ``input``.
 
     ``fpr`` is the ceiling, in (0, 1); other arguments and the result are as for :func:`precision_at_recall_loss`.
     """
     chosen = read_settings("tpr@fpr", fpr, margin, threshold=threshold, surrogate=surrogate, link=link)
-    return _thresholded.loss(input, target, weight, chosen, check_values=check_values, group=group)[0]
+    return _thresholded.loss(input, target, weight, chosen, check_values=check_values, process_group=process_group)[0]
 
 
 class TPRAtFPRLoss(OperatingPointLoss):
@@ -245,7 +245,7 @@ class TPRAtFPRLoss(OperatingPointLoss):
         surrogate: ``"hinge"`` or ``"ramp"``.
         link: ``"identity"``, or ``"sigmoid"`` to compare probabilities; the margin is then one of probabilities.
         check_values: Refuse scores that are not finite and labels other than 0 and 1.
-        group: Over which ranks the set is spread; see :mod:`setwise.distributed`.
+        process_group: Over which ranks the set is spread; see :mod:`setwise.distributed`.
     """
 
     kind = "tpr@fpr"
@@ -259,10 +259,10 @@ class TPRAtFPRLoss(OperatingPointLoss):
         surrogate: str = "hinge",
         link: str = "identity",
         check_values: bool = True,
-        group: Group = None,
+        process_group: ProcessGroupLike = None,
     ) -> None:
         options = {"fpr": fpr, "margin": margin, "threshold": threshold, "surrogate": surrogate, "link": link}
-        super().__init__(options, check_values=check_values, group=group)
+        super().__init__(options, check_values=check_values, process_group=process_group)
 
     def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """The loss of one batch; see :func:`tpr_at_fpr_loss`."""
@@ -280,14 +280,14 @@ def fpr_at_tpr_loss(
     link: str = "identity",
     weight: Tensor | None = None,
     check_values: bool = True,
-    group: Group = None,
+    process_group: ProcessGroupLike = None,
 ) -> Tensor:
     """The false positive rate at the floor of the true positive rate, over all elements of ``input``.
 
     ``tpr`` is the floor, in (0, 1]; other arguments and the result are as for :func:`precision_at_recall_loss`.
     """
     chosen = read_settings("fpr@tpr", tpr, margin, threshold=threshold, surrogate=surrogate, link=link)
-    return _thresholded.loss(input, target, weight, chosen, check_values=check_values, group=group)[0]
+    return _thresholded.loss(input, target, weight, chosen, check_values=check_values, process_group=process_group)[0]
 
 
 class FPRAtTPRLoss(OperatingPointLoss):
@@ -300,7 +300,7 @@ class FPRAtTPRLoss(OperatingPointLoss):
         surrogate: ``"hinge"`` or ``"ramp"``.
         link: ``"identity"``, or ``"sigmoid"`` to compare probabilities; the margin is then one of probabilities.
         check_values: Refuse scores that are not finite and labels other than 0 and 1.
-        group: Over which ranks the set is spread; see :mod:`setwise.distributed`.
+        process_group: Over which ranks the set is spread; see :mod:`setwise.distributed`.
     """
 
     kind = "fpr@tpr"
@@ -314,10 +314,10 @@ class FPRAtTPRLoss(OperatingPointLoss):
         surrogate: str = "hinge",
         link: str = "identity",
         check_values: bool = True,
-        group: Group = None,
+        process_group: ProcessGroupLike = None,
     ) -> None:
         options = {"tpr": tpr, "margin": margin, "threshold": threshold, "surrogate": surrogate, "link": link}
-        super().__init__(options, check_values=check_values, group=group)
+        super().__init__(options, check_values=check_values, process_group=process_group)
 
     def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """The loss of one batch; see :func:`fpr_at_tpr_loss`."""
@@ -334,7 +334,7 @@ def precision_at_k_loss(
     link: str = "identity",
     weight: Tensor | None = None,
     check_values: bool = True,
-    group: Group = None,
+    process_group: ProcessGroupLike = None,
 ) -> Tensor:
     """1 - precision among the k highest scores, over all elements of ``input``.
 
@@ -348,13 +348,13 @@ def precision_at_k_loss(
         weight: Non-negative per-sample weights of the same shape, constants.
         check_values: Refuse scores that are not finite and labels other than 0 and 1. Never done while tracing or under
             ``torch.func`` transforms.
-        group: Over which ranks the set is spread; see :mod:`setwise.distributed`.
+        process_group: Over which ranks the set is spread; see :mod:`setwise.distributed`.
 
     Returns:
         A scalar. A set of one class only (by weight) gives 0 with zero gradient.
     """
     chosen = read_settings("precision@k", k, margin, surrogate=surrogate, link=link)
-    return _thresholded.loss(input, target, weight, chosen, check_values=check_values, group=group)[0]
+    return _thresholded.loss(input, target, weight, chosen, check_values=check_values, process_group=process_group)[0]
 
 
 class PrecisionAtKLoss(OperatingPointLoss):
@@ -366,7 +366,7 @@ class PrecisionAtKLoss(OperatingPointLoss):
         surrogate: ``"hinge"`` or ``"ramp"``.
         link: ``"identity"``, or ``"sigmoid"`` to compare probabilities; the margin is then one of probabilities.
         check_values: Refuse scores that are not finite and labels other than 0 and 1.
-        group: Over which ranks the set is spread; see :mod:`setwise.distributed`.
+        process_group: Over which ranks the set is spread; see :mod:`setwise.distributed`.
     """
 
     kind = "precision@k"
@@ -379,10 +379,10 @@ class PrecisionAtKLoss(OperatingPointLoss):
         surrogate: str = "hinge",
         link: str = "identity",
         check_values: bool = True,
-        group: Group = None,
+        process_group: ProcessGroupLike = None,
     ) -> None:
         options = {"k": k, "margin": margin, "surrogate": surrogate, "link": link}
-        super().__init__(options, check_values=check_values, group=group)
+        super().__init__(options, check_values=check_values, process_group=process_group)
 
     def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """The loss of one batch; see :func:`precision_at_k_loss`."""

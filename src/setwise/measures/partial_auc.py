@@ -44,7 +44,7 @@ import torch
 from torch import Tensor, nn
 
 from setwise import _checks
-from setwise.distributed import Group, check_group
+from setwise.distributed import ProcessGroupLike, check_process_group
 from setwise.kernels import Term, pair_loss, selected_weight
 from setwise.lp import LinearProgram
 from setwise.measures._base import count_undefined, one_set, positives, prepare
@@ -135,7 +135,7 @@ def partial_auc_loss(
     surrogate: str = "hinge",
     weight: Tensor | None = None,
     check_values: bool = True,
-    group: Group = None,
+    process_group: ProcessGroupLike = None,
 ) -> Tensor:
     """Pairwise surrogate of one minus the normalized partial AUC over all elements of ``input``.
 
@@ -149,7 +149,7 @@ def partial_auc_loss(
         weight: Non-negative per-sample weights of the same shape, constants.
         check_values: Refuse scores that are not finite and labels other than 0 and 1. Never done while tracing or under
             ``torch.func`` transforms.
-        group: Over which ranks the set is spread; see :mod:`setwise.distributed`.
+        process_group: Over which ranks the set is spread; see :mod:`setwise.distributed`.
 
     Returns:
         A scalar. A set without any pair (one class only, empty, all weights of a class 0) gives 0 with zero gradient.
@@ -162,7 +162,7 @@ def partial_auc_loss(
         (max_fpr, min_tpr),
         surrogate_terms(surrogate, margin),
         check_values=check_values,
-        group=group,
+        process_group=process_group,
     )[0]
 
 
@@ -175,7 +175,7 @@ class PartialAUCLoss(nn.Module):
         margin: How far above every chosen negative each chosen positive is asked to be.
         surrogate: ``"hinge"``, ``"squared_hinge"`` or ``"ramp"``.
         check_values: Refuse scores that are not finite and labels other than 0 and 1.
-        group: Over which ranks the set is spread; see :mod:`setwise.distributed`.
+        process_group: Over which ranks the set is spread; see :mod:`setwise.distributed`.
 
     Attributes:
         undefined_batches: How many batches held no pair so far, and so gave loss 0 and no gradient. Batches under
@@ -199,17 +199,17 @@ class PartialAUCLoss(nn.Module):
         margin: float = 1.0,
         surrogate: str = "hinge",
         check_values: bool = True,
-        group: Group = None,
+        process_group: ProcessGroupLike = None,
     ) -> None:
         super().__init__()
         _check_settings(max_fpr, min_tpr, margin, surrogate)
-        check_group(group)
+        check_process_group(process_group)
         self.max_fpr = max_fpr
         self.min_tpr = min_tpr
         self.margin = margin
         self.surrogate = surrogate
         self.check_values = check_values
-        self.group = group
+        self.process_group = process_group
         self.register_buffer("undefined_batches", torch.zeros((), dtype=torch.int64), persistent=False)
 
     def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
@@ -221,7 +221,7 @@ class PartialAUCLoss(nn.Module):
             (self.max_fpr, self.min_tpr),
             surrogate_terms(self.surrogate, self.margin),
             check_values=self.check_values,
-            group=self.group,
+            process_group=self.process_group,
         )
         count_undefined(self.undefined_batches, defined=total > 0)
         return loss
@@ -246,9 +246,11 @@ def _loss(
     terms: tuple[Term, ...],
     *,
     check_values: bool,
-    group: Group,
+    process_group: ProcessGroupLike,
 ) -> tuple[Tensor, Tensor | float]:
-    scores, positive, weight = one_set(input, target, weight, check_values=check_values, group=group, look_first=False)
+    scores, positive, weight = one_set(
+        input, target, weight, check_values=check_values, process_group=process_group, look_first=False
+    )
     chosen = selected_weight(scores, positive, weight, negatives_share=part[0], positives_share=1 - part[1])
     loss, total = pair_loss(scores, positive, chosen, terms, mean=True)
     # A score that is not finite cannot give a finite value, so a finite value needs no further pass over the scores.

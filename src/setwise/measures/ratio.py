@@ -39,7 +39,7 @@ from typing import Unpack
 
 from torch import Tensor
 
-from setwise.distributed import Group
+from setwise.distributed import ProcessGroupLike
 from setwise.measures._count_loss import CountLoss, NamedMeasureLoss
 from setwise.measures._ratios import (
     Coefficients,
@@ -147,8 +147,8 @@ class RatioLoss(CountLoss):
     Args:
         numerator: Coefficients of TP, FP, FN, TN.
         denominator: Coefficients of TP, FP, FN, TN, none of them negative.
-        margin, surrogate, link, average, counting, ignore_index, check_values, group: How predictions are counted, see
-            :class:`~setwise.measures.counts.CountOptions`.
+        margin, surrogate, link, average, counting, ignore_index, check_values, process_group: How predictions are
+            counted, see :class:`~setwise.measures.counts.CountOptions`.
 
     >>> import torch
     >>> critical_success = RatioLoss(numerator=(1, 0, 0, 0), denominator=(1, 1, 1, 0))
@@ -168,10 +168,10 @@ class RatioLoss(CountLoss):
         counting: str = "batch",
         ignore_index: int | None = None,
         check_values: bool = True,
-        group: Group = None,
+        process_group: ProcessGroupLike = None,
     ) -> None:
         self.numerator, self.denominator = read_coefficients(numerator, denominator)
-        how = Counting(margin, surrogate, link, average, counting, ignore_index, check_values, group)
+        how = Counting(margin, surrogate, link, average, counting, ignore_index, check_values, process_group)
         super().__init__(ratio_or_best(self.numerator, self.denominator, surrogate), how)
 
     def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
@@ -188,8 +188,8 @@ class FBetaLoss(CountLoss):
 
     Args:
         beta: How much more recall weighs than precision; 1 gives the F1-score.
-        margin, surrogate, link, average, counting, ignore_index, check_values, group: How predictions are counted, see
-            :class:`~setwise.measures.counts.CountOptions`.
+        margin, surrogate, link, average, counting, ignore_index, check_values, process_group: How predictions are
+            counted, see :class:`~setwise.measures.counts.CountOptions`.
 
     >>> import torch
     >>> loss = FBetaLoss(average="macro")  # three classes that exclude each other
@@ -208,10 +208,10 @@ class FBetaLoss(CountLoss):
         counting: str = "batch",
         ignore_index: int | None = None,
         check_values: bool = True,
-        group: Group = None,
+        process_group: ProcessGroupLike = None,
     ) -> None:
         measure = measure_of(fbeta_ratio(beta))
-        how = Counting(margin, surrogate, link, average, counting, ignore_index, check_values, group)
+        how = Counting(margin, surrogate, link, average, counting, ignore_index, check_values, process_group)
         super().__init__(measure, how)
         self.beta = beta
 
@@ -228,8 +228,8 @@ class JaccardLoss(NamedMeasureLoss):
     """:func:`jaccard_loss` as a module: 1 - IoU.
 
     Args:
-        margin, surrogate, link, average, counting, ignore_index, check_values, group: How predictions are counted, see
-            :class:`~setwise.measures.counts.CountOptions`.
+        margin, surrogate, link, average, counting, ignore_index, check_values, process_group: How predictions are
+            counted, see :class:`~setwise.measures.counts.CountOptions`.
 
     >>> import torch
     >>> maps, truth = torch.randn(2, 3, 8, 8), torch.randint(3, (2, 8, 8))
@@ -249,8 +249,8 @@ class DiceLoss(FBetaLoss):
     """:func:`dice_loss` as a module: 1 - Dice's coefficient, the same as ``FBetaLoss(1)``.
 
     Args:
-        margin, surrogate, link, average, counting, ignore_index, check_values, group: How predictions are counted, see
-            :class:`~setwise.measures.counts.CountOptions`.
+        margin, surrogate, link, average, counting, ignore_index, check_values, process_group: How predictions are
+            counted, see :class:`~setwise.measures.counts.CountOptions`.
 
     >>> import torch
     >>> DiceLoss(surrogate="sigmoid")(torch.zeros(4), torch.tensor([1, 0, 1, 0]))  # the usual soft Dice
@@ -267,7 +267,7 @@ class DiceLoss(FBetaLoss):
         counting: str = "batch",
         ignore_index: int | None = None,
         check_values: bool = True,
-        group: Group = None,
+        process_group: ProcessGroupLike = None,
     ) -> None:
         super().__init__(
             1.0,
@@ -278,7 +278,7 @@ class DiceLoss(FBetaLoss):
             counting=counting,
             ignore_index=ignore_index,
             check_values=check_values,
-            group=group,
+            process_group=process_group,
         )
 
     def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
@@ -292,8 +292,8 @@ class TverskyLoss(CountLoss):
     Args:
         alpha: Weight of false positives.
         beta: Weight of false negatives.
-        margin, surrogate, link, average, counting, ignore_index, check_values, group: How predictions are counted, see
-            :class:`~setwise.measures.counts.CountOptions`.
+        margin, surrogate, link, average, counting, ignore_index, check_values, process_group: How predictions are
+            counted, see :class:`~setwise.measures.counts.CountOptions`.
 
     >>> import torch
     >>> TverskyLoss(0.3, 0.7)(torch.tensor([2.0, -2.0]), torch.tensor([1, 1]))  # 1 / (1 + 0.7)
@@ -312,10 +312,10 @@ class TverskyLoss(CountLoss):
         counting: str = "batch",
         ignore_index: int | None = None,
         check_values: bool = True,
-        group: Group = None,
+        process_group: ProcessGroupLike = None,
     ) -> None:
         measure = measure_of(tversky_ratio(alpha, beta))
-        how = Counting(margin, surrogate, link, average, counting, ignore_index, check_values, group)
+        how = Counting(margin, surrogate, link, average, counting, ignore_index, check_values, process_group)
         super().__init__(measure, how)
         self.alpha = alpha
         self.beta = beta
