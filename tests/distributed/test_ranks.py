@@ -34,7 +34,7 @@ def test_one_process_needs_no_group() -> None:
     assert gather(rows) is rows
 
 
-@pytest.mark.parametrize("options", [{"gradients": "mean"}, {"group": "gloo"}])
+@pytest.mark.parametrize("options", [{"gradients": "mean"}, {"process_group": "gloo"}])
 def test_wrong_ranks_are_refused(options: dict[str, str]) -> None:
     with pytest.raises((InputError, TypeError), match=f"`{next(iter(options))}`"):
         Ranks(**options)  # type: ignore[arg-type]
