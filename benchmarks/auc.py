@@ -33,7 +33,7 @@ SIZES = sorted({*LEVELS, GROWTH_FROM})
 
 
 def sorting(n: int) -> Case:
-    """A sort of integers of 64 bits, which is what a sort of float32 scores with their positions comes to."""
+    """A sort of integers of 64 bits, which is what a sort of float32 scores with their positions amounts to."""
 
     def case() -> Action:
         keys = np.random.default_rng().integers(-(2**62), 2**62, n)

@@ -1,7 +1,7 @@
 """Linear programs whose costs alone are learned: our gradients and regret loss beside PyEPO's and the Physarum solver.
 
 min c'z s.t. A z <= b, z >= 0 with one A and b for the whole batch, as predict-then-optimize has it. At a vertex dz/dc
-is 0, so every method puts another gradient in its place, and no error of it can be told. Compared are the time of
+is 0, so every method puts another gradient in its place, and its error cannot be measured. Compared are the time of
 forward + backward, memory, the gap of the forward point, and what the gradient is good for: the regret that is left
 after 20 steps along it, from costs that are half noise, as a share of the regret at the start.
 

@@ -13,7 +13,7 @@ with the true masks of the validation images:
                positives were a random sample of all, since then TP of the boxes is that share of the true TP
     SMeasure   the same F-beta over all training pixels, not those of the batch: `setwise.lagrangian.SMeasure` with
                exact multipliers
-    recall     recall of the boxes while at most the class's share of all pixels is called positive
+    recall     recall of the boxes while at most the class's share of all pixels is predicted positive
     AUC        of box pixels against all others, proportional to the true AUC's excess over 1/2 under the same condition
 
 Two thresholds: 0, the method's own; and the one above which the class's share of the training pixels lies.
@@ -140,7 +140,7 @@ def non_negative_risk(prior: float) -> Loss:
 
 def methods(task: Task) -> dict[str, Callable[[], Indexed]]:
     """The losses that see boxes only; each is made when it is asked for."""
-    budget = task.prior * (1 - task.labelled) / (1 - task.prior * task.labelled)  # of unlabelled called positive
+    budget = task.prior * (1 - task.labelled) / (1 - task.prior * task.labelled)  # of unlabelled predicted positive
     beta = task.labelled**-0.5
     return {
         "naive": lambda: plain(lambda scores, boxes: F.binary_cross_entropy_with_logits(scores, boxes.float())),

@@ -495,7 +495,7 @@ def test_the_f_score_table_says_who_calls_everything_positive(tmp_path: Path) ->
     note = plan.table.note
     assert note is not None
     plain = [dict(r) | {"metrics": dict(r["metrics"]) | {"positive_at_half": 0.6}} for r in records]
-    assert note(plain) == "No run ended where everything is called positive."
+    assert note(plain) == "No run ended where everything is predicted positive."
     stuck = [dict(r) | {"metrics": dict(r["metrics"]) | {"positive_at_half": 1.0}} for r in records[1:2]]
     assert note([*plain, *stuck]) == "Runs that call at least 95 % positive at 0.5: Soft F1 at 50 % (1 of 2)."
     assert note(plain) in markdown(plan, plain)

@@ -167,7 +167,7 @@ def _bars(suite: Suite) -> str:
             if (mean := pooled(part)) is not None:
                 mean_text = f"{mean.estimate:+.4f} [{mean.low:+.4f}, {mean.high:+.4f}]"
                 said.append(f"- The same on {kind}: {_counts(part)}, pooled {mean_text}.")
-    return "\n".join(["## What it comes to", "", *said])
+    return "\n".join(["## Summary", "", *said])
 
 
 def _against(suite: Suite, other: str) -> list[Difference]:

@@ -1,4 +1,4 @@
-"""The idx format of MNIST, Fashion-MNIST and their kin.
+"""The idx format of MNIST, Fashion-MNIST and data sets in the same format.
 
 A file starts with a big-endian header: two zero bytes, a type code (8 for unsigned bytes), the number of dimensions,
 then each dimension as a 32-bit integer; the values follow in row-major order.

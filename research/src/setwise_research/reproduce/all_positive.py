@@ -1,4 +1,4 @@
-"""The local optimum of F1 at which everything is called positive: who leaves it, who does not.
+"""The local optimum of F1 at which everything is predicted positive: who leaves it, who does not.
 
 Where both classes are as frequent it is worth 66.7 %, and the papers see solvers end there. Here every loss starts
 there: a linear model with weight 0 and a bias at which every score is well above 0, on two overlapping clouds of
@@ -28,7 +28,7 @@ from setwise_research.reproduce.drawing import figure
 from setwise_research.reproduce.peers import ProgramLoss, Solver, adversarial_f1, by_cvxpylayers, by_qpth
 from setwise_research.reproduce.study import Cell, Context, Record, Study, grid
 
-STUCK = 0.95  # share called positive from which on a run counts as stuck
+STUCK = 0.95  # share predicted positive from which on a run counts as stuck
 FEATURES, SHIFT = 5, 0.4  # of the clouds: their means differ by twice the shift in every direction
 
 
@@ -108,7 +108,7 @@ class AllPositive(Study):
         return PACKAGES.get(str(cell["method"]))
 
     def run(self, cell: Cell, context: Context) -> dict[str, Any]:  # noqa: ARG002 (other studies need it)
-        """Train from the start at which everything is positive; F1 and the share called positive on the way."""
+        """Train from the start at which everything is positive; F1 and the share predicted positive on the way."""
         generator = torch.Generator().manual_seed(int(cell["seed"]))
         points, labels = clouds(self.test_size, generator)
         model = nn.Linear(FEATURES, 1)
@@ -158,9 +158,9 @@ class AllPositive(Study):
         told = (
             f"A linear model on two clouds, as many positives as negatives, from bias {self.bias:g} and weight 0: test "
             f"F1 at the threshold 0 after {self.steps} steps (mean, least to most; everything positive is 66.7), share "
-            f"called positive, and runs that end with at least {100 * STUCK:g} % positive."
+            f"predicted positive, and runs that end with at least {100 * STUCK:g} % positive."
         )
-        table = grid(["Loss", "F1, %", "called positive", "stuck"], rows)
+        table = grid(["Loss", "F1, %", "predicted positive", "stuck"], rows)
         return f"{told}\n\n{table}\n\n![F1 against steps](table.png)"
 
     def rows(self, records: Sequence[Record]) -> list[Mapping[str, Any]]:
@@ -168,14 +168,14 @@ class AllPositive(Study):
         return [{name: r[name] for name in ("method", "seed", "f1", "positive", "auroc")} for r in records]
 
     def draw(self, records: Sequence[Record], out: Path) -> None:
-        """F1 and the share called positive against steps, mean over the seeds."""
+        """F1 and the share predicted positive against steps, mean over the seeds."""
         with figure(out / "table.png", 9.5, 4.6) as made:
             panels = made.subplots(1, 2)
             for k, method in enumerate(dict.fromkeys(r["method"] for r in records)):
                 traces = np.array([r["trace"] for r in records if r["method"] == method]).mean(0)  # shape: (times, 3)
                 for axes, column in zip(panels, (1, 2), strict=True):
                     axes.plot(traces[:, 0], traces[:, column], color=f"C{k}", label=LOSSES[method][0], linewidth=1.4)
-            for axes, label in zip(panels, ("test F1", "called positive"), strict=True):
+            for axes, label in zip(panels, ("test F1", "predicted positive"), strict=True):
                 axes.set(xlabel="steps", ylabel=label)
             panels[0].axhline(2 / 3, color="grey", linewidth=0.8, linestyle="--")
             if records:

@@ -1,4 +1,4 @@
-"""IoU of rare classes as the loss: CamVid, our blend of cross-entropy and IoU against cross-entropy and its kin.
+"""IoU of rare classes as the loss: CamVid, our blend of cross-entropy and IoU against cross-entropy and its variants.
 
 The same network learns all classes by each method. A method's setting, one of at most four, is chosen on the
 validation images with the first seed. What a threshold is for two classes, a shift of the logits by the logarithm of

@@ -1,4 +1,4 @@
-"""A figure without a window, written as a whole, in the house's style."""
+"""A figure without a window, written as a whole, in the style of the other figures."""
 
 from __future__ import annotations
 

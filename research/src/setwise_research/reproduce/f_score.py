@@ -1,6 +1,6 @@
 """F1-score: cross-entropy, with the threshold at 0.5 and with a tuned one, beside losses of F1 itself.
 
-F1 has a local optimum at which everything is called positive, 2 p / (1 + p) for a share p of positives (66.7 % where
+F1 has a local optimum at which everything is predicted positive, 2 p / (1 + p) for a share p of positives (66.7 % where
 both classes are as frequent), and the papers report solvers that end there. The share of the test set that is called
 positive at 0.5 is a column of the table, so that one sees who does. Table 4 of the 2020 version.
 
@@ -25,7 +25,7 @@ from setwise_research.reproduce.entry import Table
 from setwise_research.reproduce.learners import Method, of_lagrangian, of_loss, of_recipe
 from setwise_research.reproduce.peers import RIDGE, ProgramLoss, adversarial_f1, by_cvxpylayers, by_qpth
 
-ALL_POSITIVE = 0.95  # share called positive from which on a run counts as stuck there
+ALL_POSITIVE = 0.95  # share predicted positive from which on a run counts as stuck there
 
 
 def best_f1(scores: Any, labels: Any, *, weight: Any = None) -> float:
@@ -42,7 +42,7 @@ def _stuck(records: Sequence[Mapping[str, Any]]) -> str:
             counts.setdefault(f"{TABLE.methods[record['method']].title} at {record['level']:g} %", []).append(stuck)
     found = [f"{name} ({sum(runs)} of {len(runs)})" for name, runs in counts.items() if any(runs)]
     if not found:
-        return "No run ended where everything is called positive."
+        return "No run ended where everything is predicted positive."
     return f"Runs that call at least {100 * ALL_POSITIVE:g} % positive at 0.5: {', '.join(found)}."
 
 
@@ -70,7 +70,7 @@ TABLE = Table(
     columns={
         "f1": "F1, tuned threshold",
         "f1_at_half": "F1 at 0.5",
-        "positive_at_half": "Share called positive at 0.5",
+        "positive_at_half": "Share predicted positive at 0.5",
         "auroc": "AUROC",
     },
     baseline="cross_entropy",
