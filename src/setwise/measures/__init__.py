@@ -17,13 +17,11 @@ from setwise.measures.count_measure import (
     mcc_loss,
     measure_loss,
 )
-from setwise.measures.counts import CountOptions
 from setwise.measures.multiclass_auc import (
     MulticlassAUCLoss,
     multiclass_auc_loss,
     multiclass_auc_program,
 )
-from setwise.measures.names import parse
 from setwise.measures.operating_curve import (
     OperatingCurveLoss,
     operating_curve_area,
@@ -70,12 +68,12 @@ from setwise.measures.ratio_programs import (
     ratio_program,
     tversky_program,
 )
+from setwise.measures.registry import parse
 
 __all__ = [
     "AUCLoss",
     "AveragePrecisionLoss",
     "BalancedAccuracyLoss",
-    "CountOptions",
     "DiceLoss",
     "FBetaLoss",
     "FPRAtTPRLoss",

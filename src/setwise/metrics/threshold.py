@@ -24,7 +24,7 @@ from setwise.metrics._sequence import Rows
 from setwise.metrics.certified import CertifiedSet, ConstraintBound, Requirement, certify, describe
 from setwise.metrics.constraints import Constraint, explain, read_constraints, read_rate
 from setwise.metrics.counts import Counts
-from setwise.metrics.names import plain_text
+from setwise.metrics.measure_names import plain_text
 
 _GROW_DOWNWARDS = ("recall", "tpr", "positive_rate")
 _REPORTED = ("precision", "recall", "fpr", "f1", "accuracy", "positive_rate")
