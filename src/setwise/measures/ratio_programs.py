@@ -23,12 +23,10 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
-from setwise.kernels.errors import hinge_errors
 from setwise.lp import LinearProgram, Solution
 from setwise.measures._ratios import (
     BoxOptions,
     Coefficients,
-    best_corner,
     fbeta_ratio,
     read_box,
     read_coefficients,
@@ -120,28 +118,3 @@ def predictions(solution: Solution, samples: int | None = None) -> Tensor:
     """
     z, t = solution.primal[..., :-1], solution.primal[..., -1:]
     return z[..., :samples] / t
-
-
-def _ratio_exact(
-    scores: Tensor,
-    labels: Tensor,
-    *,
-    numerator: Coefficients,
-    denominator: Coefficients,
-    margin: float = 1.0,
-    link: str = "identity",
-    weight: Tensor | None = None,
-) -> Tensor:
-    """The optimum of :func:`ratio_program` as the best of four corners, with its exact gradient, in O(n).
-
-    Unlike the loss it has no slope where a box has closed (a positive with phi <= margin - 1).
-
-    Returns:
-        1 - the best ratio; 0 for a set without positives.  # shape: (*batch,)
-    """
-    phi, positive, weight = read_box(scores, labels, margin=margin, link=link, weight=weight)
-    top, bottom = read_coefficients(numerator, denominator)
-    fn, fp = hinge_errors(phi, positive, weight, margin=margin, keep=False, dims=(phi.ndim - 1,))
-    n_pos, n_neg = totals(positive, weight, (-1,), fn.dtype)
-    value = best_corner(top, bottom, n_pos - fn, fp, fn, n_neg - fp)
-    return torch.where(n_pos > 0, 1 - value, 0.0).to(phi.dtype)
