@@ -1,4 +1,4 @@
-"""What every measure is made of, and how its arguments are read."""
+"""Base class of the losses, the record of a measure, and the reading of scores, labels and weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options, scores and targets of the multi-class AUC, and what is refused of them."""
+"""Reading and checking of options, scores and targets of the multi-class AUC."""
 
 from __future__ import annotations
 

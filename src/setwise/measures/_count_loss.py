@@ -1,4 +1,4 @@
-"""The modules of the losses of counts: options, a call, and the number of batches without a value."""
+"""Base classes of the losses of counts: options and a call."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from setwise.measures.counts import CountFunction, Counting
 
 
 class CountLoss(SetLoss):
-    """What the losses of counts share.
+    """Base class of the losses of counts.
 
     Args:
         measure: Function of (tp, fp, fn, tn), elementwise.

@@ -1,4 +1,4 @@
-"""What the losses at an operating point share: settings, evaluation, the point that was reached, the module."""
+"""Base class and evaluation of the losses at an operating point, and the point that a batch reached."""
 
 from __future__ import annotations
 

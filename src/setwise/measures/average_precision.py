@@ -17,9 +17,9 @@ F, the loss bounds 1 - AP from above, ties and weights included.
 
 Where two positives change places: with equal weights they only swap their terms, so the loss is the same just before
 and just after (with unequal weights R has a step there, as in AP itself). On the tie itself both have the larger R, as
-the judge has it: tied positives pass the threshold together, and a weight of 2 is the same as two samples. So an exact
-tie of positives costs less than the scores around it, just as it raises AP; the gradient is that of the terms with R
-held fixed.
+in the hard metric: tied positives pass the threshold together, and a weight of 2 is the same as two samples. So an
+exact tie of positives costs less than the scores around it, just as it raises AP; the gradient is that of the terms
+with R held fixed.
 
 There is no linear program: R_r / (R_r + F_r) is a sum of as many ratios as there are positives, each with a denominator
 of its own, which one scaling variable (Charnes and Cooper) cannot clear, and the loss is not convex in the scores.

@@ -1,7 +1,7 @@
 """Soft counts TP, FP, FN, TN of predictions, and measures that are functions of them.
 
-A sample is called positive when its signed score phi is positive; y = 1 for positives and -1 for negatives. How wrong
-it is, from 0 to 1, is
+A sample is predicted positive when its signed score phi is positive; y = 1 for positives and -1 for negatives. Its
+error, from 0 to 1, is
 
     surrogate="hinge":    e = min(1, relu(margin - y phi)),     margin 1 unless said otherwise
     surrogate="sigmoid":  e = sigmoid(margin - y phi),          margin 0 unless said otherwise

@@ -2,7 +2,7 @@ r"""The linear programs of ratio measures, such as F-score, IoU, Dice and Tversk
 
     measure = (a_1 TP + a_2 FP + a_3 FN + a_4 TN) / (b_1 TP + b_2 FP + b_3 FN + b_4 TN)
 
-Let Y_i in [0, 1] be relaxed predictions, where a positive may not be called positive more than its score allows,
+Let Y_i in [0, 1] be relaxed predictions, where a positive may not be predicted positive more than its score allows,
 Y_i <= u_i = min(1, relu(1 - margin + phi_i)), and a negative not less, Y_j >= l_j = min(1, relu(margin + phi_j)). The
 best ratio over that box is a linear-fractional program; with t = 1 / denominator and z = t Y (Charnes and Cooper 1962)
 it is linear:
@@ -108,7 +108,7 @@ def predictions(solution: Solution, samples: int | None = None) -> Tensor:
     """The relaxed predictions Y = z / t of a solved program whose last variable is t.
 
     Args:
-        solution: Of :func:`ratio_program` and its kin.
+        solution: Of :func:`ratio_program` or one of its variants.
         samples: How many variables are predictions; all but t unless given (programs with a threshold have one more).
 
     >>> from setwise.lp import solve

@@ -22,7 +22,7 @@ from setwise.metrics.measure_names import NUMBER, plain_text, read_form, read_nu
 from setwise.metrics.operating_point import at_least, at_most
 
 if TYPE_CHECKING:
-    from setwise.metrics._inputs import Floats
+    from setwise._types import Floats
 
 _BETTER_LOW = ("fpr", "fnr")  # to maximize them is a slip
 _FORMS = (

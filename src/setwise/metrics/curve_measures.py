@@ -19,7 +19,8 @@ from functools import partial
 
 import numpy as np
 
-from setwise.metrics._inputs import TOLERANCE, Floats
+from setwise._types import Floats
+from setwise.metrics._inputs import TOLERANCE
 from setwise.metrics._rates import Rate
 from setwise.metrics.bootstrap import CurveMeasure, auroc, average_precision, precision_at_recall
 from setwise.metrics.constraints import read_rate
