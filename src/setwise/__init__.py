@@ -9,61 +9,20 @@
 from setwise import distributed, functional, lagrangian, losses, lp, measures, metrics
 from setwise._checks import InputError
 from setwise.lagrangian import ConstrainedObjective, DualAscent, EqualQuality, RateConstraint, ShapeHead, SMeasure
-from setwise.losses import (
-    AUCLoss,
-    AveragePrecisionLoss,
-    BalancedAccuracyLoss,
-    DiceLoss,
-    FBetaLoss,
-    FPRAtTPRLoss,
-    GMeanLoss,
-    JaccardLoss,
-    KappaLoss,
-    MCCLoss,
-    MeasureLoss,
-    MulticlassAUCLoss,
-    OperatingCurveLoss,
-    PartialAUCLoss,
-    PrecisionAtKLoss,
-    PrecisionAtRecallLoss,
-    RatioLoss,
-    RecallAtPrecisionLoss,
-    TPRAtFPRLoss,
-    TverskyLoss,
-)
 from setwise.measures import parse
+from setwise.measures.losses import *
 from setwise.metrics import choose_threshold
 from setwise.training import Recipe
 
 __all__ = [
-    "AUCLoss",
-    "AveragePrecisionLoss",
-    "BalancedAccuracyLoss",
     "ConstrainedObjective",
-    "DiceLoss",
     "DualAscent",
     "EqualQuality",
-    "FBetaLoss",
-    "FPRAtTPRLoss",
-    "GMeanLoss",
     "InputError",
-    "JaccardLoss",
-    "KappaLoss",
-    "MCCLoss",
-    "MeasureLoss",
-    "MulticlassAUCLoss",
-    "OperatingCurveLoss",
-    "PartialAUCLoss",
-    "PrecisionAtKLoss",
-    "PrecisionAtRecallLoss",
     "RateConstraint",
-    "RatioLoss",
-    "RecallAtPrecisionLoss",
     "Recipe",
     "SMeasure",
     "ShapeHead",
-    "TPRAtFPRLoss",
-    "TverskyLoss",
     "__version__",
     "choose_threshold",
     "distributed",
@@ -75,5 +34,6 @@ __all__ = [
     "metrics",
     "parse",
 ]
+__all__ += losses.__all__
 
 __version__ = "0.1.0"

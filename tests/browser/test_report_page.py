@@ -56,7 +56,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
         rows=rows,
         trainings=list(TRAININGS.values()),
         settings={"epochs": 25, "learning_rate": 0.003, "loss_options": {}},
-        judged=["For each seed both methods have the same training, validation and test sets."],
+        procedure=["For each seed both methods have the same training, validation and test sets."],
         facts={"test set, first seed": "1500 examples, 225 positive"},
         groups={"sex": ("Female", "Male"), "region": ("North", "East", "South", "West")},
         constraints=[ConstraintRow("recall[sex=Female]>=0.8", values, (1, 3), 3)],

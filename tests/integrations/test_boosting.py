@@ -210,7 +210,7 @@ def test_refusals() -> None:
         objective("auc_mu")
     with pytest.raises(InputError, match=r"`blend`"):
         objective("auc", blend=0.0)
-    with pytest.raises(InputError, match=r"`options`.*beta"):
-        objective("auc", beta=2)
+    with pytest.raises(InputError, match=r"`options`.*link"):
+        objective("auc", link="tanh")
     with pytest.raises(InputError, match=r"`scores`.*\(2, 3\)"):
         objective("auc")(np.zeros(2), np.zeros((2, 3)))

@@ -252,7 +252,7 @@ def test_every_option_matters_and_bad_ones_are_refused() -> None:
         assert torch.equal(module(scores, labels), changed)
         assert f"{name}={other!r}" in repr(module)
     assert not torch.equal(base, functional.operating_curve_loss(scores, labels, weight=weight))
-    assert set(inspect.signature(OperatingCurveLoss).parameters) == {*others, "check_values", "group"}
+    assert set(inspect.signature(OperatingCurveLoss).parameters) == {*others, "check_values", "process_group"}
     bad: list[tuple[dict[str, Any], str]] = [
         ({"kind": "auc"}, "`kind`"),
         ({"points": 0}, "`points`"),

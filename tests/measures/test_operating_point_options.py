@@ -63,13 +63,13 @@ def test_every_option_changes_the_loss_in_every_face(loss: type) -> None:
         setattr(later, name, other)  # an option may be changed between batches
         assert torch.equal(later(scores, labels), changed)
     assert not torch.equal(base, function(scores, labels, weight=weight, **settings))
-    assert set(inspect.signature(loss).parameters) == {*others, "check_values", "group"}
+    assert set(inspect.signature(loss).parameters) == {*others, "check_values", "process_group"}
     assert set(inspect.signature(function).parameters) == {
         "input",
         "target",
         "weight",
         "check_values",
-        "group",
+        "process_group",
         *others,
     }
 

@@ -9,8 +9,8 @@ import pytest
 from numpy.typing import NDArray
 
 from setwise import metrics
+from setwise._types import Floats
 from setwise.metrics import bootstrap
-from setwise.metrics._inputs import Floats
 from setwise.metrics.bootstrap import CurveMeasure, ResampledCurve, Resampler
 
 MEASURES: dict[str, tuple[CurveMeasure, str]] = {

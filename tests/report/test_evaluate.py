@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from setwise import metrics
 from setwise._checks import InputError
+from setwise._types import Floats
 from setwise.metrics import bootstrap
-from setwise.metrics._inputs import Floats
 from setwise.report import Evaluation, evaluate
 from setwise.report.evaluation import ConstraintCheck
 

@@ -15,9 +15,9 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from setwise._checks import InputError, in_range, is_count, to_numpy
+from setwise._types import Index
 
 Labels = Tensor | ArrayLike
-Index = NDArray[np.int64]
 
 
 def whole_labels(name: str, labels: Labels) -> NDArray[np.int64]:

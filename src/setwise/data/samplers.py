@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from torch.utils.data import Sampler
 
 from setwise._checks import InputError, all_binary, all_non_negative, in_range, is_count, to_numpy
-from setwise.data.imbalance import Index, Labels, whole_labels
+from setwise._types import Index
+from setwise.data.imbalance import Labels, whole_labels
 
 _T = TypeVar("_T")
 

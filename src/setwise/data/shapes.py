@@ -17,7 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from setwise._checks import InputError, all_finite, in_range, is_count, one_of, to_numpy
-from setwise.data.imbalance import Index, Labels, whole_labels
+from setwise._types import Index
+from setwise.data.imbalance import Labels, whole_labels
 from setwise.data.tables.values import is_missing
 
 Sizes = NDArray[np.float64]

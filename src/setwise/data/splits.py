@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from setwise._checks import InputError, in_range, is_count
-from setwise.data.imbalance import Index, Labels, whole_labels
+from setwise._types import Index
+from setwise.data.imbalance import Labels, whole_labels
 
 
 def stratified_split(

@@ -39,8 +39,8 @@ class Ranks:
 
     Args:
         process_group: The process group; None for the default one, which is used only while gradients are recorded.
-        gradients: ``"average"`` where the gradients of the parameters are averaged over the ranks, as DDP, FSDP and
-            their kin do; ``"sum"`` where they are added up.
+        gradients: ``"average"`` where the gradients of the parameters are averaged over the ranks, as DDP and FSDP
+            do; ``"sum"`` where they are added up.
 
     >>> Ranks(gradients="sum")
     Ranks(process_group=None, gradients='sum')

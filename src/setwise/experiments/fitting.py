@@ -80,7 +80,7 @@ class _Recorder(Callback):
         for name, value in values.items():
             self.fit.history[name].append(value)
         if values["measure"] > earlier or not self.fit.weights:
-            weights: dict[str, Tensor] = module.judged_weights()  # type: ignore[operator]
+            weights: dict[str, Tensor] = module.evaluated_weights()  # type: ignore[operator]
             self.fit.weights = {name: tensor.detach().cpu().clone() for name, tensor in weights.items()}
             self.fit.best_epoch = self.fit.epochs
         self.fit.seconds += time.perf_counter() - self.started

@@ -296,7 +296,7 @@ def report_of(results: Results, folder: RunFolder) -> Report:
         rows=results.rows,
         trainings=trainings,
         settings=_shown(settings, results.data["positive"]),
-        judged=judged_sentences(results, LEVEL),
+        procedure=judged_sentences(results, LEVEL),
         certificate=results.certificate_lines(),
         facts=_facts(results),
         groups=results.groups,

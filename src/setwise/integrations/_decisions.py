@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from setwise import metrics
-from setwise.integrations._rows import Floats
+from setwise._types import Floats
 from setwise.measures import Measure
 
 Calibration = metrics.PlattScaling | metrics.IsotonicCalibration | metrics.TemperatureScaling

@@ -15,10 +15,11 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from torch import Tensor, nn
 
 from setwise import _checks
+from setwise._types import Floats
 from setwise.integrations._decisions import Unseen, Wanted, calibrate, choose, least_cost
 from setwise.integrations._member_losses import HeldOutMeasure, blended_loss, endless_batches
 from setwise.integrations._members import Course, Members, Problem, StackedMLP, scores_of, train
-from setwise.integrations._rows import Floats, Rows, Scaling, cut, held_out_folds, held_out_part, joined, unseen_scores
+from setwise.integrations._rows import Rows, Scaling, cut, held_out_folds, held_out_part, joined, unseen_scores
 from setwise.measures import Measure, parse
 from setwise.training import Recipe
 
@@ -217,19 +218,19 @@ class MeasureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             model: nn.Module = StackedMLP(self.folds, x.shape[1], outputs, self.hidden_layer_sizes)
         else:
             model = Members(self.network, self.folds, x.shape[1], outputs)
-        judge = HeldOutMeasure(measure, rows, held) if self.early_stopping else None
+        held_out = HeldOutMeasure(measure, rows, held) if self.early_stopping else None
         problem = Problem(
             x,
             y.double() if outputs == 1 else y,
             torch.from_numpy(np.where(held, 0.0, rows.weight)),
             blended_loss(measure, recipe, two=outputs == 1),
-            judge,
+            held_out,
         )
         batches = endless_batches(recipe, rows.y, seed=int(random.randint(2**31)))
         course = Course(recipe, batches, self.max_iter, self.n_iter_no_change, self.tol)
         self.n_iter_, looks = train(model, problem, course)
         self.networks_ = model.eval()
-        if judge is not None:
+        if held_out is not None:
             self.validation_scores_ = looks
         return unseen_scores(scores_of(model, x), held), held
 

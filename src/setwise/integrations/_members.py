@@ -23,7 +23,7 @@ from setwise import _checks
 from setwise.training import Blend, Recipe
 
 SCORING_ROWS = 8192
-JUDGED_EVERY = 10  # steps between two looks at the rows left out
+EVALUATED_EVERY = 10  # steps between two evaluations on the rows left out
 
 
 class StackedMLP(nn.Module):
@@ -108,7 +108,7 @@ class Problem:
         y: Labels 0 and 1 as floats, or class indices.  # shape: (n,)
         weight: Weights of the rows for each member, 0 where it leaves a row out.  # shape: (members, n)
         loss: Cross-entropy blended with the measure's loss, of one member's scores of shape (n,) or (n, C).
-        judge: The measure of every member's scores, of shape (members, n) or (members, n, C), on the rows left out;
+        evaluate: The measure of every member's scores, of shape (members, n) or (members, n, C), on the rows left out;
             more is better. None where training is not to stop early.
     """
 
@@ -116,7 +116,7 @@ class Problem:
     y: Tensor
     weight: Tensor
     loss: Blend
-    judge: Callable[[NDArray[Any]], float] | None
+    evaluate: Callable[[NDArray[Any]], float] | None
 
 
 @dataclass(frozen=True)
@@ -159,8 +159,8 @@ def train(model: nn.Module, problem: Problem, course: Course) -> tuple[int, list
         scheduler.step()
         if average is not None:
             average.update(model, done=step / course.steps)
-        if problem.judge is not None and (step % JUDGED_EVERY == 0 or step == course.steps):
-            looks.append(problem.judge(scores_of(model, problem.x)))
+        if problem.evaluate is not None and (step % EVALUATED_EVERY == 0 or step == course.steps):
+            looks.append(problem.evaluate(scores_of(model, problem.x)))
             if looks[-1] > best[0] + course.tolerance or not best[1]:
                 best, waited = (looks[-1], copy.deepcopy(model.state_dict())), 0
             else:

@@ -1,7 +1,7 @@
-"""Measures of the whole validation set for any Lightning module; :mod:`setwise.integrations.lightning` is the door.
+"""Callbacks that evaluate measures of the whole validation set, for any Lightning module.
 
 A measure of a set is no mean over batches: scores and targets are kept on the CPU until the last validation batch, and
-judged once. On several processes each one judges its own share of the validation set.
+evaluated once. On several processes each one evaluates its own share of the validation set.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ else:
 
 
 class Collected:
-    """Scores and targets of a validation set, and the measures to judge them by.
+    """Scores and targets of a validation set, and the measures to evaluate them by.
 
     Args:
         measures: By name or as measures.
@@ -49,7 +49,7 @@ class Collected:
             )
         self.parts.append((scores.detach().float().cpu(), target.detach().cpu()))
 
-    def judge(self) -> dict[str, Tensor]:
+    def evaluate(self) -> dict[str, Tensor]:
         """The measures of all that was kept, which is then forgotten; nothing where nothing was kept."""
         if not self.parts:
             return {}
@@ -110,10 +110,10 @@ class MeasureMixin(_Hooks):
             self._collected.parts.clear()
 
     def on_validation_epoch_end(self) -> None:
-        """Judge the whole validation set and log."""
+        """Evaluate the whole validation set and log."""
         super().on_validation_epoch_end()
         if self._collected is not None:
-            values = self._collected.judge()
+            values = self._collected.evaluate()
             if values and not self.trainer.sanity_checking:
                 self.log_dict(values)
 
@@ -152,8 +152,8 @@ class MeasureCallback(Callback):
         self._collected.add(*self._read(pl_module, outputs, batch))
 
     def on_validation_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Judge the whole validation set and log."""
-        values = self._collected.judge()
+        """Evaluate the whole validation set and log."""
+        values = self._collected.evaluate()
         if values and not trainer.sanity_checking:
             pl_module.log_dict(values)
 

@@ -39,7 +39,6 @@ own, LightGBM's ``predict_proba`` and XGBoost's ``Booster.predict`` give raw sco
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -65,15 +64,30 @@ class Objective:
     Args:
         measure: Name of a measure of two classes, as :func:`setwise.parse` takes it.
         blend: Share of the measure's loss, in (0, 1]; the rest is log loss.
-        **options: Of the measure's loss, such as ``margin`` or ``surrogate``.
+        margin: Of the measure's loss; for this and what follows None stands for the loss's own default.
+        surrogate: Of the measure's loss.
+        link: Of the losses of counts and of operating points.
+        at: Of precision at recall.
+        threshold: A fixed threshold of a loss at an operating point.
     """
 
-    def __init__(self, measure: str, *, blend: float = 0.5, **options: Any) -> None:
+    def __init__(
+        self,
+        measure: str,
+        *,
+        blend: float = 0.5,
+        margin: float | None = None,
+        surrogate: str | None = None,
+        link: str | None = None,
+        at: str | None = None,
+        threshold: float | None = None,
+    ) -> None:
         _checks.in_range("blend", blend, 0, 1, open_low=True)
         self.measure = _of_two_classes(measure)
         self.blend = blend
+        options = {"margin": margin, "surrogate": surrogate, "link": link, "at": at, "threshold": threshold}
         try:
-            self.loss = self.measure.loss(**options)
+            self.loss = self.measure.loss(**{name: value for name, value in options.items() if value is not None})
         except TypeError as error:
             raise _checks.InputError(
                 f"Expected `options` to be options of the {measure} loss, but got: {error}"
@@ -149,35 +163,6 @@ class EvalMetric:
         return (self.__name__, value) if native else value
 
 
-def lightgbm_objective(measure: str, *, blend: float = 0.5, **options: Any) -> Objective:
-    """For ``LGBMClassifier(objective=...)`` or ``lightgbm.train({"objective": ...}, data)``; see :class:`Objective`."""
-    return Objective(measure, blend=blend, **options)
-
-
-def xgboost_objective(measure: str, *, blend: float = 0.5, **options: Any) -> Objective:
-    """For ``XGBClassifier(objective=...)`` or ``xgboost.train(..., obj=...)``; see :class:`Objective`."""
-    return Objective(measure, blend=blend, **options)
-
-
-def catboost_objective(measure: str, *, blend: float = 0.5, **options: Any) -> CatBoostObjective:
-    """For ``CatBoostClassifier(loss_function=o, eval_metric=o)``, one object; see :class:`CatBoostObjective`."""
-    return CatBoostObjective(measure, blend=blend, **options)
-
-
-def objective(measure: str, library: str = "lightgbm", *, blend: float = 0.5, **options: Any) -> Any:
-    """The objective for one of the libraries.
-
-    Args:
-        measure: Name of a measure of two classes, as :func:`setwise.parse` takes it.
-        library: ``"lightgbm"``, ``"xgboost"`` or ``"catboost"``.
-        blend: Share of the measure's loss, in (0, 1]; the rest is log loss.
-        **options: Of the measure's loss, such as ``margin`` or ``surrogate``.
-    """
-    _checks.one_of("library", library, LIBRARIES)
-    made: dict[str, Callable[..., Any]] = {"lightgbm": Objective, "xgboost": Objective, "catboost": CatBoostObjective}
-    return made[library](measure, blend=blend, **options)
-
-
 def eval_metric(measure: str, library: str = "lightgbm") -> Any:
     """The measure as a library's evaluation metric, which early stopping can go by.
 
@@ -224,12 +209,24 @@ class CatBoostObjective(CatBoostMetric):
     Args:
         measure: Name of a measure of two classes.
         blend: Share of the measure's loss, in (0, 1]; the rest is log loss.
-        **options: Of the measure's loss.
+        margin, surrogate, link, at, threshold: Of the measure's loss, as for :class:`Objective`.
     """
 
-    def __init__(self, measure: str, *, blend: float = 0.5, **options: Any) -> None:
+    def __init__(
+        self,
+        measure: str,
+        *,
+        blend: float = 0.5,
+        margin: float | None = None,
+        surrogate: str | None = None,
+        link: str | None = None,
+        at: str | None = None,
+        threshold: float | None = None,
+    ) -> None:
         super().__init__(measure)
-        self.objective = Objective(measure, blend=blend, **options)
+        self.objective = Objective(
+            measure, blend=blend, margin=margin, surrogate=surrogate, link=link, at=at, threshold=threshold
+        )
         self._known: dict[int, tuple[Floats, Floats, Floats]] = {}
         self._asked = False
 
@@ -277,6 +274,43 @@ class CatBoostObjective(CatBoostMetric):
             where = np.searchsorted(known, scores[rows]).clip(max=len(known) - 1)
             gradient[rows], curvature[rows] = own_gradient[where], own_curvature[where]
         return gradient, curvature
+
+
+lightgbm_objective = Objective
+"""For ``LGBMClassifier(objective=...)`` or ``lightgbm.train({"objective": ...}, data)``."""
+
+xgboost_objective = Objective
+"""For ``XGBClassifier(objective=...)`` or ``xgboost.train(..., obj=...)``."""
+
+catboost_objective = CatBoostObjective
+"""For ``CatBoostClassifier(loss_function=o, eval_metric=o)``, one object."""
+
+_OBJECTIVES: dict[str, type[Objective | CatBoostObjective]] = {
+    "lightgbm": Objective,
+    "xgboost": Objective,
+    "catboost": CatBoostObjective,
+}
+
+
+def objective(
+    measure: str,
+    library: str = "lightgbm",
+    *,
+    blend: float = 0.5,
+    margin: float | None = None,
+    surrogate: str | None = None,
+    link: str | None = None,
+    at: str | None = None,
+    threshold: float | None = None,
+) -> Any:
+    """The objective for one of the libraries.
+
+    ``library`` is ``"lightgbm"``, ``"xgboost"`` or ``"catboost"``; other arguments as for :class:`Objective`.
+    """
+    _checks.one_of("library", library, LIBRARIES)
+    return _OBJECTIVES[library](
+        measure, blend=blend, margin=margin, surrogate=surrogate, link=link, at=at, threshold=threshold
+    )
 
 
 def measure_of(measure: Measure, labels: NDArray[Any], scores: Floats, weight: Floats | None) -> float:

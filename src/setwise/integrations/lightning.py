@@ -8,8 +8,8 @@
 - ``val_measure``: the hard measure m(s) on the whole validation set,
 - ``gap``: l(s) - (1 - m(s)), how loose the surrogate is as a bound on what the measure lacks to 1.
 
-A measure of a set is no mean over batches, so scores are collected first and judged together. On several processes
-each one judges its own share of the validation set.
+A measure of a set is no mean over batches, so scores are collected first and evaluated together. On several processes
+each one evaluates its own share of the validation set.
 
 Example:
     >>> import torch, setwise
@@ -93,7 +93,7 @@ class MeasureModule(LightningModule):
         self.log("train_loss", loss, on_step=False, on_epoch=True, batch_size=len(target))
         return loss
 
-    def judged_weights(self) -> dict[str, Tensor]:
+    def evaluated_weights(self) -> dict[str, Tensor]:
         """The network's weights as the validation set sees them; a module that averages weights gives the average."""
         return self.network.state_dict()
 
@@ -107,7 +107,7 @@ class MeasureModule(LightningModule):
         self._judged.append((self(inputs).detach(), target))
 
     def on_validation_epoch_end(self) -> None:
-        """Judge the whole validation set."""
+        """Evaluate the whole validation set."""
         if not self._judged:
             return
         scores, target = (torch.cat(parts) for parts in zip(*self._judged, strict=True))

@@ -1,6 +1,6 @@
-"""Soft errors of single predictions, summed by class: the counts behind F-score, IoU and their kin.
+"""Soft errors of single predictions, summed by class: the counts behind F-score, IoU and other ratios.
 
-With phi a signed score, positive where the sample is called positive, and y = 1 for positives, -1 for negatives,
+With phi a signed score, positive where the sample is predicted positive, and y = 1 for positives, -1 for negatives,
 
     hinge:    e = min(1, relu(margin - y phi))
     sigmoid:  e = sigmoid(margin - y phi)

@@ -25,9 +25,10 @@ import torch
 from torch import Tensor
 
 from setwise import _checks
+from setwise._types import Floats
 from setwise.kernels.attach import attach, attach_numpy
 from setwise.kernels.point_rules import TOLERANCE
-from setwise.kernels.soft_counts import Floats, NumpyCounts, counts_numpy, counts_torch
+from setwise.kernels.soft_counts import NumpyCounts, counts_numpy, counts_torch
 
 
 def curve_loss(

@@ -11,7 +11,7 @@ k the weight to select (a itself, at most n+ + n-, or as a share a (n+ + n-)), a
 | fpr@tpr          | FP / n-        | TP >= a n+        | -a n+, 1, 0                           |
 | precision@k      | 1 - TP / k     | TP + FP <= k      | k, -1, -1                             |
 
-The kernels, the linear programs, the losses and the names of the measures read it here. In the first two rows a ratio
+The kernels, the linear programs and the losses read it here. In the first two rows a ratio
 of the counts is minimized or held: their losses are curved, and their programs have a further variable for scale.
 """
 
@@ -32,7 +32,6 @@ class Rule(NamedTuple):
     Attributes:
         measure: The rate that is best: ``"precision"``, ``"recall"``, ``"tpr"`` or ``"fpr"``.
         held: The rate that is held, ``"recall"``, ``"precision"``, ``"fpr"`` or ``"tpr"``, or the number ``"k"``.
-        side: On which side of the level: ``">="``, ``"<="``, or ``"="`` for k.
         per: The total that the loss is a share of: ``"selected"``, ``"positives"``, ``"negatives"`` or ``"k"``.
         ratio: Whether measure or constraint is a ratio of the counts.
         may_be_one: Whether the level may be 1.
@@ -43,7 +42,6 @@ class Rule(NamedTuple):
 
     measure: str
     held: str
-    side: str
     per: str
     ratio: bool = False
     may_be_one: bool = False
@@ -94,11 +92,11 @@ class Rule(NamedTuple):
 
 
 _ROWS = (
-    Rule("precision", "recall", ">=", per="selected", ratio=True, may_be_one=True),
-    Rule("recall", "precision", ">=", per="positives", ratio=True),
-    Rule("tpr", "fpr", "<=", per="positives"),
-    Rule("fpr", "tpr", ">=", per="negatives", may_be_one=True),
-    Rule("precision", "k", "=", per="k"),
+    Rule("precision", "recall", per="selected", ratio=True, may_be_one=True),
+    Rule("recall", "precision", per="positives", ratio=True),
+    Rule("tpr", "fpr", per="positives"),
+    Rule("fpr", "tpr", per="negatives", may_be_one=True),
+    Rule("precision", "k", per="k"),
 )
 RULES = {row.kind: row for row in _ROWS}
 

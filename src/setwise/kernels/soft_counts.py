@@ -25,10 +25,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from setwise._types import Floats
 from setwise.kernels.scaling import wide_dtype
 from setwise.kernels.sorting import sort_numpy, sort_torch, unsort
 
-Floats = NDArray[np.float64]
 _NEAR = 256.0  # scores within so many counts of 0 keep enough digits in float32 when they are shifted
 
 

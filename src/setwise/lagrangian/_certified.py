@@ -19,10 +19,11 @@ from torch import Tensor
 
 from setwise import _checks
 from setwise._checks import InputError
+from setwise._types import Mask
 from setwise.lagrangian._columns import Columns
 from setwise.lagrangian.rates import RateConstraint
 from setwise.metrics._inputs import next_above
-from setwise.metrics._sequence import Mask, Rows
+from setwise.metrics._sequence import Rows
 from setwise.metrics.certified import CertifiedSet, ConstraintBound, Requirement, certify, describe
 from setwise.metrics.constraints import read_constraints
 

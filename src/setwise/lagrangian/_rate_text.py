@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from setwise._checks import InputError
 from setwise.lagrangian._cells import RATES
-from setwise.metrics.names import NUMBER, read_number
+from setwise.metrics.measure_names import NUMBER, read_number
 
 if TYPE_CHECKING:
     from setwise.lagrangian.rates import RateConstraint

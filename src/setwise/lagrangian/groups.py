@@ -52,7 +52,7 @@ from setwise.distributed import ProcessGroupLike, active, check_process_group
 from setwise.lagrangian._cells import cell_sums
 from setwise.lagrangian._columns import group_codes
 from setwise.lagrangian.duals import Multipliers
-from setwise.measures._base import wide
+from setwise.measures._base import promote_dtype
 
 FORMS = ("constraint", "worst", "max")
 ERRORS = ("iou", "pixel")
@@ -177,7 +177,7 @@ class EqualQuality(nn.Module):
         _checks.is_tensor("group", group)
         _checks.same_shape("group", group, "the losses", input)
         codes = group_codes("group", group, self.num_groups)
-        loss = wide(input)
+        loss = promote_dtype(input)
         errors = loss.detach() if error is None else error
         _checks.is_tensor("error", errors)
         if errors.shape != codes.shape:
@@ -276,7 +276,7 @@ def example_quality(logits: Tensor, labels: Tensor, *, error: str = "iou", ignor
             f"Expected `labels` to have the shape of `logits` without its second dimension, but got "
             f"{tuple(labels.shape)} beside {tuple(logits.shape)}."
         )
-    scores, truth = wide(logits), labels.long()
+    scores, truth = promote_dtype(logits), labels.long()
     if labels.ndim > 1:
         scores, truth = scores.flatten(2), truth.flatten(1)  # shape: (n, classes, pixels), (n, pixels)
     each = F.cross_entropy(scores, truth, reduction="none", ignore_index=ignore_index)

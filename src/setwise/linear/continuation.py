@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from setwise import metrics
-from setwise.linear.features import Features, Floats
+from setwise._types import Floats
+from setwise.linear.features import Features
 from setwise.linear.lbfgs import descend
 from setwise.measures import Measure
 

@@ -28,10 +28,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from setwise import _checks
+from setwise._types import Floats
 from setwise.kernels.keys import order_numpy
 from setwise.kernels.pairwise import Term, evaluate_numpy
 from setwise.linear.cutting_plane import Minimum, Oracle, minimize
-from setwise.linear.features import Features, Floats, read_labels
+from setwise.linear.features import Features, read_labels
 
 _PROMISES = (1e-2, 1e-3, 1e-4, 1e-6)  # where the first machines end: t is far off at first
 _LAST = 5  # machines at most that are solved to the end

@@ -35,7 +35,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-Floats = NDArray[np.float64]
+from setwise._types import Floats
+
 Oracle = Callable[[Floats], tuple[float, Floats]]
 """Value and subgradient of the loss at v."""
 

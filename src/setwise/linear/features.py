@@ -17,8 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from setwise import _checks
 from setwise._checks import InputError
-
-Floats = NDArray[np.float64]
+from setwise._types import Floats
 
 
 @dataclass(frozen=True)

@@ -33,9 +33,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from setwise import _checks, metrics
 from setwise._checks import InputError
+from setwise._types import Floats
 from setwise.linear.continuation import WIDTHS, Labelled, Penalty, follow, hard_value
 from setwise.linear.convex import PairPlane, minimize_auc_hinge
-from setwise.linear.features import Features, Floats
+from setwise.linear.features import Features
 from setwise.linear.logistic import fit_logistic, fit_softmax
 from setwise.measures import Measure, parse
 

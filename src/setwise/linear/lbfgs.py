@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from setwise._types import Floats
+
 Objective = Callable[[Floats], tuple[float, Floats]]
 
 _MEMORY = 20

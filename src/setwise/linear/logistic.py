@@ -10,7 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from setwise.linear.features import Features, Floats
+from setwise._types import Floats
+from setwise.linear.features import Features
 from setwise.linear.lbfgs import descend
 
 _NEWTON = 300  # columns up to which the Hessian is made

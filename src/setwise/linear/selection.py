@@ -21,8 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from setwise import metrics
+from setwise._types import Floats
 from setwise.linear.continuation import WIDTHS, Labelled, Penalty, follow, hard_value
-from setwise.linear.features import Features, Floats
+from setwise.linear.features import Features
 from setwise.linear.logistic import fit_logistic
 from setwise.measures import Measure
 

@@ -22,10 +22,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from setwise import _checks
+from setwise._types import Floats
 from setwise.kernels.keys import order_numpy
 from setwise.kernels.pairwise import Term, evaluate_numpy, unit_by_class
 from setwise.linear.convex import read_problem, read_vector
-from setwise.linear.cutting_plane import Floats, Minimum
+from setwise.linear.cutting_plane import Minimum
 
 _FORCING = 0.1  # largest residual of the Newton system, relative to the gradient; its square root later
 _CONJUGATE = 250  # most steps of conjugate gradients

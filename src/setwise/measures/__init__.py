@@ -1,47 +1,14 @@
 """The measures: one file per family, each with its program, its functional loss and its module."""
 
+from setwise.measures import functional, losses
 from setwise.measures._base import Measure, Metric
 from setwise.measures._thresholded import OperatingPoint, find_operating_point
-from setwise.measures.auc import AUCLoss, auc_loss, auc_program
-from setwise.measures.average_precision import AveragePrecisionLoss, average_precision_loss
-from setwise.measures.count_measure import (
-    BalancedAccuracyLoss,
-    GMeanLoss,
-    KappaLoss,
-    MCCLoss,
-    MeasureLoss,
-    balanced_accuracy_loss,
-    balanced_accuracy_program,
-    g_mean_loss,
-    kappa_loss,
-    mcc_loss,
-    measure_loss,
-)
-from setwise.measures.counts import CountOptions
-from setwise.measures.multiclass_auc import (
-    MulticlassAUCLoss,
-    multiclass_auc_loss,
-    multiclass_auc_program,
-)
-from setwise.measures.names import parse
-from setwise.measures.operating_curve import (
-    OperatingCurveLoss,
-    operating_curve_area,
-    operating_curve_loss,
-    operating_curve_program,
-)
-from setwise.measures.operating_point import (
-    FPRAtTPRLoss,
-    PrecisionAtKLoss,
-    PrecisionAtRecallLoss,
-    RecallAtPrecisionLoss,
-    TPRAtFPRLoss,
-    fpr_at_tpr_loss,
-    precision_at_k_loss,
-    precision_at_recall_loss,
-    recall_at_precision_loss,
-    tpr_at_fpr_loss,
-)
+from setwise.measures.auc import auc_program
+from setwise.measures.count_measure import balanced_accuracy_program
+from setwise.measures.functional import *
+from setwise.measures.losses import *
+from setwise.measures.multiclass_auc import multiclass_auc_program
+from setwise.measures.operating_curve import operating_curve_area, operating_curve_program
 from setwise.measures.operating_point_programs import (
     fpr_at_tpr_program,
     precision_at_k_program,
@@ -49,19 +16,7 @@ from setwise.measures.operating_point_programs import (
     recall_at_precision_program,
     tpr_at_fpr_program,
 )
-from setwise.measures.partial_auc import PartialAUCLoss, partial_auc_loss, partial_auc_program
-from setwise.measures.ratio import (
-    DiceLoss,
-    FBetaLoss,
-    JaccardLoss,
-    RatioLoss,
-    TverskyLoss,
-    dice_loss,
-    fbeta_loss,
-    jaccard_loss,
-    ratio_loss,
-    tversky_loss,
-)
+from setwise.measures.partial_auc import partial_auc_program
 from setwise.measures.ratio_programs import (
     dice_program,
     fbeta_program,
@@ -70,69 +25,31 @@ from setwise.measures.ratio_programs import (
     ratio_program,
     tversky_program,
 )
+from setwise.measures.registry import parse
 
 __all__ = [
-    "AUCLoss",
-    "AveragePrecisionLoss",
-    "BalancedAccuracyLoss",
-    "CountOptions",
-    "DiceLoss",
-    "FBetaLoss",
-    "FPRAtTPRLoss",
-    "GMeanLoss",
-    "JaccardLoss",
-    "KappaLoss",
-    "MCCLoss",
     "Measure",
-    "MeasureLoss",
     "Metric",
-    "MulticlassAUCLoss",
-    "OperatingCurveLoss",
     "OperatingPoint",
-    "PartialAUCLoss",
-    "PrecisionAtKLoss",
-    "PrecisionAtRecallLoss",
-    "RatioLoss",
-    "RecallAtPrecisionLoss",
-    "TPRAtFPRLoss",
-    "TverskyLoss",
-    "auc_loss",
     "auc_program",
-    "average_precision_loss",
-    "balanced_accuracy_loss",
     "balanced_accuracy_program",
-    "dice_loss",
     "dice_program",
-    "fbeta_loss",
     "fbeta_program",
     "find_operating_point",
-    "fpr_at_tpr_loss",
     "fpr_at_tpr_program",
-    "g_mean_loss",
-    "jaccard_loss",
     "jaccard_program",
-    "kappa_loss",
-    "mcc_loss",
-    "measure_loss",
-    "multiclass_auc_loss",
     "multiclass_auc_program",
     "operating_curve_area",
-    "operating_curve_loss",
     "operating_curve_program",
     "parse",
-    "partial_auc_loss",
     "partial_auc_program",
-    "precision_at_k_loss",
     "precision_at_k_program",
-    "precision_at_recall_loss",
     "precision_at_recall_program",
     "predictions",
-    "ratio_loss",
     "ratio_program",
-    "recall_at_precision_loss",
     "recall_at_precision_program",
-    "tpr_at_fpr_loss",
     "tpr_at_fpr_program",
-    "tversky_loss",
     "tversky_program",
 ]
+__all__ += losses.__all__
+__all__ += functional.__all__

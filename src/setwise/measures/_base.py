@@ -1,4 +1,4 @@
-"""What every measure is made of, and how its arguments are read."""
+"""Base class of the losses, the record of a measure, and the reading of scores, labels and weights."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from setwise import _checks
-from setwise.distributed import ProcessGroupLike, active
+from setwise.distributed import ProcessGroupLike, active, check_process_group
 from setwise.lp import LinearProgram
 
 _MANY = 8192  # from here on NumPy counts booleans faster, even if they have to be made first
@@ -56,6 +56,62 @@ class Measure:
     layout: str = "binary"
 
 
+class SetLoss(nn.Module):
+    """Base class of the losses: what of a batch is checked, and how many batches left the measure undefined.
+
+    A subclass has a ``forward`` of its own: ``torch.compile`` counts recompilations by the code of that method, and one
+    for all losses would soon reach the limit.
+
+    Args:
+        check_values: Refuse scores that are not finite and targets that are no labels.
+        process_group: Over which ranks the set is spread; see :mod:`setwise.distributed`.
+
+    Attributes:
+        shown: The settings that ``repr`` shows.
+        undefined_batches: How many batches had nothing to measure so far, and so gave loss 0 and no gradient. Batches
+            under ``torch.func`` transforms are not counted.
+    """
+
+    shown: tuple[str, ...] = ()
+    undefined_batches: Tensor
+
+    def __init__(self, *, check_values: bool, process_group: ProcessGroupLike) -> None:
+        super().__init__()
+        check_process_group(process_group)
+        self.check_values = check_values
+        self.process_group = process_group
+        # Not in the state: a count of this run, which a checkpoint of the weights has no use for.
+        self.register_buffer("undefined_batches", torch.zeros((), dtype=torch.int64), persistent=False)
+
+    def count_defined(self, loss: Tensor, defined: Tensor | bool) -> Tensor:  # noqa: FBT001 (with its loss, a pair)
+        """The loss as it is; a batch that is not defined is counted, except under ``torch.func`` transforms."""
+        if isinstance(defined, bool):
+            if not defined:
+                self.undefined_batches += 1
+        elif not torch._C._are_functorch_transforms_active():  # noqa: SLF001 (no public name)
+            self.undefined_batches += ~defined
+        return loss
+
+    def extra_repr(self) -> str:
+        """The settings, for ``repr``."""
+        values = {name: getattr(self, name) for name in self.shown}
+        return ", ".join(f"{name}={value!r}" for name, value in values.items())
+
+
+def check_surrogate(surrogate: str, margin: float, allowed: tuple[str, ...]) -> None:
+    """Refuse a surrogate that a measure has not, or a margin that the surrogate cannot have: a ramp needs a width."""
+    _checks.one_of("surrogate", surrogate, allowed)
+    _checks.in_range("margin", margin, 0.0, math.inf, open_low=surrogate == "ramp", open_high=True)
+
+
+def pair_program(cost: Tensor, gap: Tensor, margin: float) -> LinearProgram:
+    """min cost'z subject to z >= margin - gap and z >= 0: the program of hinges of pairs.  # shape of both: (n,)."""
+    rows = torch.arange(len(cost) + 1, device=cost.device)
+    size = (len(cost), len(cost))
+    minus_identity = torch.sparse_csr_tensor(rows, rows[:-1], -torch.ones_like(cost), size, check_invariants=False)
+    return LinearProgram(cost, minus_identity, gap - margin)
+
+
 def prepare(
     scores: Tensor, labels: Tensor, weight: Tensor | None, names: tuple[str, str] = ("input", "target")
 ) -> tuple[Tensor, Tensor | None]:
@@ -70,7 +126,7 @@ def prepare(
     _checks.is_floating(names[0], scores)
     _checks.is_real(names[1], labels)
     _checks.same_shape(names[1], labels, names[0], scores)
-    return wide(scores), read_weight(weight, names[0], scores)
+    return promote_dtype(scores), read_weight(weight, names[0], scores)
 
 
 def read_weight(weight: Tensor | None, name: str, like: Tensor) -> Tensor | None:
@@ -86,10 +142,10 @@ def read_weight(weight: Tensor | None, name: str, like: Tensor) -> Tensor | None
     _checks.is_real("weight", weight)
     _checks.same_shape("weight", weight, name, like)
     _checks.is_constant("weight", weight)
-    return wide(weight.detach())
+    return promote_dtype(weight.detach())
 
 
-def wide(value: Tensor) -> Tensor:
+def promote_dtype(value: Tensor) -> Tensor:
     """The value in float32 or better."""
     return value if value.dtype in (torch.float32, torch.float64) else value.float()
 
@@ -123,7 +179,7 @@ def one_set(
     *,
     check_values: bool,
     process_group: ProcessGroupLike,
-    look_first: bool = True,
+    check_finite: bool = True,
 ) -> OneSet:
     """All elements of ``input``, on all ranks of the group, as one set of scores, boolean labels and weights.
 
@@ -133,18 +189,19 @@ def one_set(
         weight: Weights of the same shape, or None.
         check_values: Whether values are looked at, where they can be read.
         process_group: Over which ranks the set is spread.
-        look_first: Whether a look at the scores is due here. Where the loss shows what is not finite, a single process
-            may do without; several look before they exchange anything.
+        check_finite: Whether scores that are not finite are refused here. A single process may leave it to the value of
+            the loss, which shows them; several check before they exchange anything.
     """
     ranks = active(process_group)
     if ranks is None:
-        return _own_set(input, target, weight, check_values=check_values, look=look_first)
+        return _own_set(input, target, weight, check_values=check_values, check_finite=check_finite)
     return cast(
-        "OneSet", ranks.gather(lambda: _own_set(input, target, weight, check_values=check_values, look=True), input)
+        "OneSet",
+        ranks.gather(lambda: _own_set(input, target, weight, check_values=check_values, check_finite=True), input),
     )
 
 
-def _own_set(input: Tensor, target: Tensor, weight: Tensor | None, *, check_values: bool, look: bool) -> OneSet:
+def _own_set(input: Tensor, target: Tensor, weight: Tensor | None, *, check_values: bool, check_finite: bool) -> OneSet:
     scores, weight = prepare(input, target, weight)
     if scores.ndim != 1:
         scores, target, weight = scores.flatten(), target.flatten(), None if weight is None else weight.flatten()
@@ -153,15 +210,6 @@ def _own_set(input: Tensor, target: Tensor, weight: Tensor | None, *, check_valu
         _checks.all_non_negative("weight", weight)
     positive = positives(target, check_values=check_values)
     # A sum is a cheap look at all scores: it is finite if they are, unless they are near the largest float.
-    if look and check_values and not math.isfinite(scores.detach().sum().item()):
+    if check_finite and check_values and not math.isfinite(scores.detach().sum().item()):
         _checks.all_finite("input", input)
     return scores, positive, weight
-
-
-def count_undefined(counter: Tensor, *, defined: Tensor | bool) -> None:
-    """Add one to a module's counter where a batch had nothing to measure; not under ``torch.func`` transforms."""
-    if isinstance(defined, bool):
-        if not defined:
-            counter += 1
-    elif not torch._C._are_functorch_transforms_active():  # noqa: SLF001 (no public name)
-        counter += ~defined

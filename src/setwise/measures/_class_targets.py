@@ -1,4 +1,4 @@
-"""Options, scores and targets of the multi-class AUC, and what is refused of them."""
+"""Reading and checking of options, scores and targets of the multi-class AUC."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from setwise import _checks
-from setwise.measures._base import positives, read_weight, wide
+from setwise.measures._base import check_surrogate, positives, promote_dtype, read_weight
 from setwise.measures.auc import SURROGATES
 
 AVERAGES = {"ova": ("macro", "weighted", "sum"), "mu": ("pair", "sum")}
@@ -34,8 +34,7 @@ class Settings(NamedTuple):
         _checks.one_of("scores", scores, SCORES)
         average = AVERAGES[kind][0] if average is None else average
         _checks.one_of("average", average, AVERAGES[kind])
-        _checks.one_of("surrogate", surrogate, SURROGATES)
-        _checks.in_range("margin", margin, 0.0, math.inf, open_low=surrogate == "ramp", open_high=True)
+        check_surrogate(surrogate, margin, SURROGATES)
         if partition is not None:
             partition = _checked_partition(partition, kind)
         return cls(kind, partition, scores, average, margin, surrogate)
@@ -48,7 +47,7 @@ def _checked_partition(partition: Tensor, kind: str) -> Tensor:
         raise _checks.InputError(f"Expected `partition` to be None for `kind={kind!r}`, but got a matrix.")
     if partition.ndim != 2 or partition.shape[0] != partition.shape[1] or len(partition) < 2:
         raise _checks.InputError(f"Expected `partition` to be a square matrix, but got shape {tuple(partition.shape)}.")
-    partition = wide(partition.detach())
+    partition = promote_dtype(partition.detach())
     if _checks.values_are_readable():
         _checks.all_finite("partition", partition)
         flat = (class_scale(partition) == 0).triu(1).nonzero()
@@ -77,7 +76,7 @@ def read_classes(
     _checks.is_real("target", target)
     multilabel = target.shape == input.shape
     _check_shapes(input, target, settings, multilabel=multilabel)
-    values = wide(input)
+    values = promote_dtype(input)
     weight = read_weight(weight, "input[..., 0]", input[..., 0])
     if check_values and _checks.values_are_readable():
         if weight is not None:

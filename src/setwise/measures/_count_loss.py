@@ -1,19 +1,18 @@
-"""The modules of the losses of counts: options, a call, and the number of batches without a value."""
+"""Base classes of the losses of counts: options and a call."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from setwise.distributed import ProcessGroupLike
-from setwise.measures._base import count_undefined
+from setwise.measures._base import SetLoss
 from setwise.measures.counts import CountFunction, Counting
 
 
-class CountLoss(nn.Module):
-    """What the losses of counts share.
+class CountLoss(SetLoss):
+    """Base class of the losses of counts.
 
     Args:
         measure: Function of (tp, fp, fn, tn), elementwise.
@@ -26,13 +25,11 @@ class CountLoss(nn.Module):
     """
 
     both_classes: bool = False
-    undefined_batches: Tensor
 
     def __init__(self, measure: CountFunction, how: Counting) -> None:
-        super().__init__()
+        super().__init__(check_values=how.check_values, process_group=how.process_group)
         self.how = how
         self.measure = measure
-        self.register_buffer("undefined_batches", torch.zeros((), dtype=torch.int64), persistent=False)
 
     @property
     def margin(self) -> float:
@@ -44,14 +41,8 @@ class CountLoss(nn.Module):
         self.how = replace(self.how, margin=value)
 
     def batch_loss(self, input: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
-        """1 - measure of one batch.
-
-        Every class has a ``forward`` of its own that calls this: ``torch.compile`` counts recompilations by function,
-        and one for all losses would soon reach the limit.
-        """
-        loss, defined = self.how.loss(self.measure, input, target, weight, both_classes=self.both_classes)
-        count_undefined(self.undefined_batches, defined=defined)
-        return loss
+        """1 - measure of one batch, which the ``forward`` of every class calls."""
+        return self.count_defined(*self.how.loss(self.measure, input, target, weight, both_classes=self.both_classes))
 
     def extra_repr(self) -> str:
         """The settings, for ``repr``."""

@@ -1,4 +1,4 @@
-"""Numbers that carry their derivatives, for functions of the counts of a single set.
+"""Dual numbers (forward-mode differentiation): values with two derivatives, for functions of the counts of a set.
 
 A few operations on tensors of one element cost more than all counting in a small batch. A function that is written with
 plain arithmetic takes these numbers instead; one that needs more of a tensor raises TypeError on them, and is called

@@ -1,4 +1,4 @@
-"""The options of the measures at an operating point, checked, with the row of the table of rules that they go with."""
+"""Options of the losses at an operating point, checked, with the measure's row of the table of rules."""
 
 from __future__ import annotations
 

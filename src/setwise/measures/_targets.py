@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from setwise import _checks
-from setwise.measures._base import positives, prepare, read_weight, wide
+from setwise.measures._base import positives, prepare, promote_dtype, read_weight
 
 _PLAIN_SCORES = (torch.float32, torch.float64)
 _PLAIN_LABELS = (torch.float32, torch.int64, torch.bool, torch.float64, torch.int32)
@@ -43,7 +43,7 @@ def read_targets(
     exclusive = average != "binary" and target.ndim == input.ndim - 1
     _check_shapes(input, target, average, exclusive=exclusive)
     if exclusive:
-        scores, weight = wide(input), read_weight(weight, "target", target)
+        scores, weight = promote_dtype(input), read_weight(weight, "target", target)
     else:
         scores, weight = prepare(input, target, weight)
     if check_values:

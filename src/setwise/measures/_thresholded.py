@@ -1,20 +1,19 @@
-"""What the losses at an operating point share: settings, evaluation, the point that was reached, the module."""
+"""Base class and evaluation of the losses at an operating point, and the point that a batch reached."""
 
 from __future__ import annotations
 
-import math
 from typing import Any, ClassVar, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from setwise import _checks
-from setwise.distributed import ProcessGroupLike, check_process_group
+from setwise.distributed import ProcessGroupLike
 from setwise.kernels.fixed_threshold import fixed_point
 from setwise.kernels.operating_point import best_point
 from setwise.kernels.point_rules import Found, Rule
 from setwise.kernels.scaling import unit_torch
-from setwise.measures._base import count_undefined, one_set, positives, prepare
+from setwise.measures._base import SetLoss, one_set
 from setwise.measures._point_settings import Settings, read_settings
 
 
@@ -80,21 +79,6 @@ def in_units(scores: Tensor, unit: float, *, clipped: bool) -> Tensor:
     return (scores if near else scores.double()) / unit
 
 
-def exact(scores: Tensor, labels: Tensor, weight: Tensor | None, chosen: Settings) -> Tensor:
-    """The optimum of the linear program of each set (for the hinge) by one sort, with its exact gradient.
-
-    Shape (*batch, n) to (*batch,). It is the loss, but for a level that nothing reaches.
-    """
-    scores, weight = prepare(scores, labels, weight, ("scores", "labels"))
-    value, found = evaluate(scores, positives(labels, name="labels"), weight, chosen)
-    if chosen.rule.held == "k" or (chosen.threshold is None and chosen.rule.held != "precision"):
-        return value
-    # Where nothing keeps the level, the programs with a scale t have their optimum at t = 0, the others have none.
-    nothing = 1.0 if chosen.rule.ratio else math.inf
-    missed = _defined(found) > found.reached  # defined, but not reached
-    return torch.where(missed if isinstance(missed, Tensor) else torch.tensor(missed), nothing, value)
-
-
 def loss(
     input: Tensor,
     target: Tensor,
@@ -108,7 +92,7 @@ def loss(
     return evaluate(*one_set(input, target, weight, check_values=check_values, process_group=process_group), chosen)
 
 
-class OperatingPointLoss(nn.Module):
+class OperatingPointLoss(SetLoss):
     """The module behind all losses at an operating point; the subclasses only name their rule and their options.
 
     Args:
@@ -123,24 +107,20 @@ class OperatingPointLoss(nn.Module):
     """
 
     kind: ClassVar[str]
-    undefined_batches: Tensor
 
     def __init__(self, options: dict[str, Any], *, check_values: bool, process_group: ProcessGroupLike) -> None:
-        super().__init__()
-        self._options = tuple(options)
+        level, *others = options.items()
+        read_settings(self.kind, level[1], **dict(others))  # checks the options
+        super().__init__(check_values=check_values, process_group=process_group)
+        self.shown = tuple(options)
         for name, value in options.items():
             setattr(self, name, value)
-        _ = self.settings  # checks the options
-        check_process_group(process_group)
-        self.check_values = check_values
-        self.process_group = process_group
         self._found: Found | None = None
-        self.register_buffer("undefined_batches", torch.zeros((), dtype=torch.int64), persistent=False)
 
     @property
     def settings(self) -> Settings:
         """The options as they are now: each is an attribute that may be changed between batches."""
-        level, *options = self._options
+        level, *options = self.shown
         return read_settings(self.kind, getattr(self, level), **{name: getattr(self, name) for name in options})
 
     # Each subclass has a `forward` of its own: torch.compile counts recompilations by the code of that method.
@@ -148,10 +128,9 @@ class OperatingPointLoss(nn.Module):
         value, found = loss(
             input, target, weight, self.settings, check_values=self.check_values, process_group=self.process_group
         )
-        count_undefined(self.undefined_batches, defined=_defined(found))
         if _checks.values_are_readable():
             self._found = found
-        return value
+        return self.count_defined(value, _defined(found))
 
     @property
     def point(self) -> OperatingPoint | None:
@@ -161,10 +140,6 @@ class OperatingPointLoss(nn.Module):
         are fetched when this is read, so a training loop that does not read it does not wait for them.
         """
         return None if self._found is None else _describe(self.settings.rule, self._found)
-
-    def extra_repr(self) -> str:
-        """The settings, for ``repr``."""
-        return ", ".join(f"{name}={getattr(self, name)!r}" for name in self._options)
 
 
 def find_operating_point(

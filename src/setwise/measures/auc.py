@@ -35,13 +35,13 @@ from __future__ import annotations
 import math
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from setwise import _checks
-from setwise.distributed import ProcessGroupLike, check_process_group
-from setwise.kernels import Term, pair_loss
+from setwise.distributed import ProcessGroupLike
+from setwise.kernels import Term, pair_loss, selected_weight
 from setwise.lp import LinearProgram
-from setwise.measures._base import count_undefined, one_set, positives, prepare
+from setwise.measures._base import SetLoss, check_surrogate, one_set, pair_program, positives, prepare
 
 SURROGATES = ("hinge", "squared_hinge", "ramp")
 REDUCTIONS = ("mean", "sum")
@@ -69,32 +69,7 @@ def auc_program(scores: Tensor, labels: Tensor, *, margin: float = 1.0, weight: 
     positive = positives(labels, name="labels")
     gaps = scores[positive].unsqueeze(1) - scores[~positive]  # shape: (n_pos, n_neg)
     cost = torch.ones_like(gaps) if weight is None else weight[positive].outer(weight[~positive]).to(gaps)
-    count = gaps.numel()
-    rows = torch.arange(count + 1, device=scores.device)
-    minus_ones = -torch.ones(count, dtype=scores.dtype, device=scores.device)
-    minus_identity = torch.sparse_csr_tensor(rows, rows[:-1], minus_ones, (count, count), check_invariants=False)
-    return LinearProgram(cost.flatten(), minus_identity, gaps.flatten() - margin)
-
-
-def _auc_exact(
-    scores: Tensor, labels: Tensor, *, margin: float = 1.0, surrogate: str = "hinge", weight: Tensor | None = None
-) -> Tensor:
-    """The optimum of :func:`auc_program` (for ``"hinge"``) by one sort, with its exact gradient.
-
-    Args:
-        scores: Scores, float32 or float64; every leading index is a set of its own.  # shape: (*batch, n)
-        labels: 0 or 1.  # shape: (*batch, n)
-        margin: As in the program.
-        surrogate: What is summed over the pairs, see the module's page.
-        weight: Per-sample weights.  # shape: (*batch, n)
-
-    Returns:
-        The sum over the pairs.  # shape: (*batch,)
-    """
-    _check_settings(margin, surrogate, "sum")
-    scores, weight = prepare(scores, labels, weight, ("scores", "labels"))
-    terms = surrogate_terms(surrogate, margin)
-    return pair_loss(scores, positives(labels, name="labels"), weight, terms, mean=False)[0]
+    return pair_program(cost.flatten(), gaps.flatten(), margin)
 
 
 def auc_loss(
@@ -126,12 +101,12 @@ def auc_loss(
     """
     _check_settings(margin, surrogate, reduction)
     terms = surrogate_terms(surrogate, margin)
-    return _loss(
+    return pairwise_loss(
         input, target, weight, terms, mean=reduction == "mean", check_values=check_values, process_group=process_group
     )[0]
 
 
-class AUCLoss(nn.Module):
+class AUCLoss(SetLoss):
     """:func:`auc_loss` as a module: ``loss(logits, target, weight=None)``.
 
     Args:
@@ -153,7 +128,7 @@ class AUCLoss(nn.Module):
     (tensor(0.), 1)
     """
 
-    undefined_batches: Tensor
+    shown = ("margin", "surrogate", "reduction")
 
     def __init__(
         self,
@@ -164,19 +139,15 @@ class AUCLoss(nn.Module):
         check_values: bool = True,
         process_group: ProcessGroupLike = None,
     ) -> None:
-        super().__init__()
         _check_settings(margin, surrogate, reduction)
-        check_process_group(process_group)
+        super().__init__(check_values=check_values, process_group=process_group)
         self.margin = margin
         self.surrogate = surrogate
         self.reduction = reduction
-        self.check_values = check_values
-        self.process_group = process_group
-        self.register_buffer("undefined_batches", torch.zeros((), dtype=torch.int64), persistent=False)
 
     def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """The loss of one batch; see :func:`auc_loss`."""
-        loss, total = _loss(
+        loss, total = pairwise_loss(
             input,
             target,
             weight,
@@ -185,17 +156,11 @@ class AUCLoss(nn.Module):
             check_values=self.check_values,
             process_group=self.process_group,
         )
-        count_undefined(self.undefined_batches, defined=total > 0)
-        return loss
-
-    def extra_repr(self) -> str:
-        """The settings, for ``repr``."""
-        return f"margin={self.margin}, surrogate={self.surrogate!r}, reduction={self.reduction!r}"
+        return self.count_defined(loss, total > 0)
 
 
 def _check_settings(margin: float, surrogate: str, reduction: str) -> None:
-    _checks.one_of("surrogate", surrogate, SURROGATES)
-    _checks.in_range("margin", margin, 0.0, float("inf"), open_low=surrogate == "ramp", open_high=True)
+    check_surrogate(surrogate, margin, SURROGATES)
     _checks.one_of("reduction", reduction, REDUCTIONS)
 
 
@@ -210,7 +175,7 @@ def surrogate_terms(surrogate: str, margin: float) -> tuple[Term, ...]:
     return (Term(1 / margin, margin, 1), Term(-1 / margin, 0.0, 1, closed=True))  # slope 0 at both kinks
 
 
-def _loss(
+def pairwise_loss(
     input: Tensor,
     target: Tensor,
     weight: Tensor | None,
@@ -219,9 +184,26 @@ def _loss(
     mean: bool,
     check_values: bool,
     process_group: ProcessGroupLike,
+    shares: tuple[float, float] | None = None,
 ) -> tuple[Tensor, Tensor | float]:
-    found = one_set(input, target, weight, check_values=check_values, process_group=process_group, look_first=False)
-    loss, total = pair_loss(*found, terms, mean=mean)
+    """The sum or mean over the pairs, and the weight of the pairs.
+
+    Args:
+        input: Logits.
+        target: Labels.
+        weight: Per-sample weights, or None.
+        terms: What is summed over the pairs.
+        mean: Whether to divide by the weight of the pairs.
+        check_values: Refuse scores that are not finite and labels other than 0 and 1.
+        process_group: Over which ranks the set is spread.
+        shares: Of the negatives the highest, of the positives the lowest that make pairs; None for all.
+    """
+    scores, positive, weight = one_set(
+        input, target, weight, check_values=check_values, process_group=process_group, check_finite=False
+    )
+    if shares is not None:
+        weight = selected_weight(scores, positive, weight, negatives_share=shares[0], positives_share=shares[1])
+    loss, total = pair_loss(scores, positive, weight, terms, mean=mean)
     # A score that is not finite cannot give a finite value, so a finite value needs no further pass over the scores.
     readable = isinstance(total, float) or _checks.values_are_readable()
     if check_values and readable and (total == 0 or not math.isfinite(loss.item())):

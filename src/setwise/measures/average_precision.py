@@ -17,9 +17,9 @@ F, the loss bounds 1 - AP from above, ties and weights included.
 
 Where two positives change places: with equal weights they only swap their terms, so the loss is the same just before
 and just after (with unequal weights R has a step there, as in AP itself). On the tie itself both have the larger R, as
-the judge has it: tied positives pass the threshold together, and a weight of 2 is the same as two samples. So an exact
-tie of positives costs less than the scores around it, just as it raises AP; the gradient is that of the terms with R
-held fixed.
+in the hard metric: tied positives pass the threshold together, and a weight of 2 is the same as two samples. So an
+exact tie of positives costs less than the scores around it, just as it raises AP; the gradient is that of the terms
+with R held fixed.
 
 There is no linear program: R_r / (R_r + F_r) is a sum of as many ratios as there are positives, each with a denominator
 of its own, which one scaling variable (Charnes and Cooper) cannot clear, and the loss is not convex in the scores.
@@ -40,38 +40,14 @@ tensor([ 0.0000,  0.0816, -0.0816,  0.0000])
 
 from __future__ import annotations
 
-import math
+from torch import Tensor
 
-import torch
-from torch import Tensor, nn
-
-from setwise import _checks
-from setwise.distributed import ProcessGroupLike, check_process_group
+from setwise.distributed import ProcessGroupLike
 from setwise.kernels import Term, precision_loss
-from setwise.measures._base import count_undefined, one_set, positives, prepare
+from setwise.measures._base import SetLoss, check_surrogate, one_set
 from setwise.measures.auc import surrogate_terms
 
 SURROGATES = ("hinge", "ramp")
-
-
-def _average_precision_exact(
-    scores: Tensor, labels: Tensor, *, margin: float = 1.0, surrogate: str = "hinge", weight: Tensor | None = None
-) -> Tensor:
-    """One minus the soft average precision of each set, with its exact gradient.
-
-    Args:
-        scores: Scores, float32 or float64; every leading index is a set of its own.  # shape: (*batch, n)
-        labels: 0 or 1.  # shape: (*batch, n)
-        margin: How far below a positive a negative must be to cost nothing.
-        surrogate: ``"hinge"`` or ``"ramp"``.
-        weight: Per-sample weights.  # shape: (*batch, n)
-
-    Returns:
-        The loss of each set.  # shape: (*batch,)
-    """
-    _check_settings(margin, surrogate)
-    scores, weight = prepare(scores, labels, weight, ("scores", "labels"))
-    return precision_loss(scores, positives(labels, name="labels"), weight, surrogate_terms(surrogate, margin))[0]
 
 
 def average_precision_loss(
@@ -100,7 +76,7 @@ def average_precision_loss(
         A scalar in [0, 1]. A set without any pair (one class only, empty, all weights of a class 0) gives 0 with zero
         gradient.
     """
-    _check_settings(margin, surrogate)
+    check_surrogate(surrogate, margin, SURROGATES)
     return _loss(
         input,
         target,
@@ -111,7 +87,7 @@ def average_precision_loss(
     )[0]
 
 
-class AveragePrecisionLoss(nn.Module):
+class AveragePrecisionLoss(SetLoss):
     """:func:`average_precision_loss` as a module: ``loss(logits, target, weight=None)``.
 
     Args:
@@ -132,7 +108,7 @@ class AveragePrecisionLoss(nn.Module):
     (tensor(0.), 1)
     """
 
-    undefined_batches: Tensor
+    shown = ("margin", "surrogate")
 
     def __init__(
         self,
@@ -142,14 +118,10 @@ class AveragePrecisionLoss(nn.Module):
         check_values: bool = True,
         process_group: ProcessGroupLike = None,
     ) -> None:
-        super().__init__()
-        _check_settings(margin, surrogate)
-        check_process_group(process_group)
+        check_surrogate(surrogate, margin, SURROGATES)
+        super().__init__(check_values=check_values, process_group=process_group)
         self.margin = margin
         self.surrogate = surrogate
-        self.check_values = check_values
-        self.process_group = process_group
-        self.register_buffer("undefined_batches", torch.zeros((), dtype=torch.int64), persistent=False)
 
     def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """The loss of one batch; see :func:`average_precision_loss`."""
@@ -157,17 +129,7 @@ class AveragePrecisionLoss(nn.Module):
         loss, total = _loss(
             input, target, weight, terms, check_values=self.check_values, process_group=self.process_group
         )
-        count_undefined(self.undefined_batches, defined=total > 0)
-        return loss
-
-    def extra_repr(self) -> str:
-        """The settings, for ``repr``."""
-        return f"margin={self.margin}, surrogate={self.surrogate!r}"
-
-
-def _check_settings(margin: float, surrogate: str) -> None:
-    _checks.one_of("surrogate", surrogate, SURROGATES)
-    _checks.in_range("margin", margin, 0.0, math.inf, open_low=surrogate == "ramp", open_high=True)
+        return self.count_defined(loss, total > 0)
 
 
 def _loss(

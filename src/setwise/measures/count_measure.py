@@ -28,11 +28,10 @@ from torch import Tensor
 
 from setwise import _checks
 from setwise.distributed import ProcessGroupLike
-from setwise.kernels.errors import hinge_errors
 from setwise.lp import LinearProgram
 from setwise.measures._count_loss import CountLoss, NamedMeasureLoss
 from setwise.measures._ratios import BoxOptions, read_box
-from setwise.measures.counts import CountFunction, Counting, CountOptions, ratio_of, totals
+from setwise.measures.counts import CountFunction, Counting, totals
 from setwise.measures.ratio_programs import ratio_program
 
 
@@ -48,60 +47,104 @@ def balanced_accuracy_program(scores: Tensor, labels: Tensor, **options: Unpack[
     return ratio_program(scores, labels, numerator=(1, 0, 0, 1), denominator=(1, 1, 1, 1), **options)
 
 
-def _balanced_accuracy_exact(scores: Tensor, labels: Tensor, **options: Unpack[BoxOptions]) -> Tensor:
-    """The optimum of :func:`balanced_accuracy_program` in O(n), with its exact gradient; 0 without both classes."""
-    phi, positive, weight = read_box(scores, labels, **options)
-    margin = options.get("margin", 1.0)
-    fn, fp = hinge_errors(phi, positive, weight, margin=margin, keep=False, dims=(phi.ndim - 1,))
-    n_pos, n_neg = totals(positive, weight, (-1,), fn.dtype)
-    value = (ratio_of(fn, n_pos) + ratio_of(fp, n_neg)) / 2
-    return torch.where((n_pos > 0) & (n_neg > 0), value, 0.0).to(phi.dtype)
-
-
 def measure_loss(
     input: Tensor,
     target: Tensor,
     *,
     measure: CountFunction,
     weight: Tensor | None = None,
-    **options: Unpack[CountOptions],
+    margin: float | None = None,
+    surrogate: str = "hinge",
+    link: str = "identity",
+    average: str = "binary",
+    counting: str = "batch",
+    ignore_index: int | None = None,
+    check_values: bool = True,
+    process_group: ProcessGroupLike = None,
 ) -> Tensor:
     """1 - any function of the soft counts.
 
-    Args:
-        input: Logits.
-        target: Labels 0 or 1, or class indices; see ``average`` in the options.
-        measure: Function of tensors (tp, fp, fn, tn), elementwise and differentiable.
-        weight: Non-negative per-sample weights of the target's shape.
-        **options: :class:`~setwise.measures.counts.CountOptions`.
+    ``measure`` is a function of tensors (tp, fp, fn, tn), elementwise and differentiable; other arguments and the
+    result as for :func:`~setwise.measures.ratio.ratio_loss`.
     """
-    return Counting(**options).loss(_checked(measure), input, target, weight, both_classes=True)[0]
+    how = Counting(margin, surrogate, link, average, counting, ignore_index, check_values, process_group)
+    return how.loss(_checked(measure), input, target, weight, both_classes=True)[0]
 
 
-def mcc_loss(input: Tensor, target: Tensor, *, weight: Tensor | None = None, **options: Unpack[CountOptions]) -> Tensor:
+def mcc_loss(
+    input: Tensor,
+    target: Tensor,
+    *,
+    weight: Tensor | None = None,
+    margin: float | None = None,
+    surrogate: str = "hinge",
+    link: str = "identity",
+    average: str = "binary",
+    counting: str = "batch",
+    ignore_index: int | None = None,
+    check_values: bool = True,
+    process_group: ProcessGroupLike = None,
+) -> Tensor:
     """1 - Matthews' correlation coefficient of the soft counts; arguments as for :func:`measure_loss`."""
-    return Counting(**options).loss(_mcc, input, target, weight, both_classes=True)[0]
+    how = Counting(margin, surrogate, link, average, counting, ignore_index, check_values, process_group)
+    return how.loss(_mcc, input, target, weight, both_classes=True)[0]
 
 
 def g_mean_loss(
-    input: Tensor, target: Tensor, *, weight: Tensor | None = None, **options: Unpack[CountOptions]
+    input: Tensor,
+    target: Tensor,
+    *,
+    weight: Tensor | None = None,
+    margin: float | None = None,
+    surrogate: str = "hinge",
+    link: str = "identity",
+    average: str = "binary",
+    counting: str = "batch",
+    ignore_index: int | None = None,
+    check_values: bool = True,
+    process_group: ProcessGroupLike = None,
 ) -> Tensor:
     """1 - geometric mean of sensitivity and specificity of the soft counts; arguments as for :func:`measure_loss`."""
-    return Counting(**options).loss(_g_mean, input, target, weight, both_classes=True)[0]
+    how = Counting(margin, surrogate, link, average, counting, ignore_index, check_values, process_group)
+    return how.loss(_g_mean, input, target, weight, both_classes=True)[0]
 
 
 def kappa_loss(
-    input: Tensor, target: Tensor, *, weight: Tensor | None = None, **options: Unpack[CountOptions]
+    input: Tensor,
+    target: Tensor,
+    *,
+    weight: Tensor | None = None,
+    margin: float | None = None,
+    surrogate: str = "hinge",
+    link: str = "identity",
+    average: str = "binary",
+    counting: str = "batch",
+    ignore_index: int | None = None,
+    check_values: bool = True,
+    process_group: ProcessGroupLike = None,
 ) -> Tensor:
     """1 - Cohen's kappa of the soft counts; arguments as for :func:`measure_loss`."""
-    return Counting(**options).loss(_kappa, input, target, weight, both_classes=True)[0]
+    how = Counting(margin, surrogate, link, average, counting, ignore_index, check_values, process_group)
+    return how.loss(_kappa, input, target, weight, both_classes=True)[0]
 
 
 def balanced_accuracy_loss(
-    input: Tensor, target: Tensor, *, weight: Tensor | None = None, **options: Unpack[CountOptions]
+    input: Tensor,
+    target: Tensor,
+    *,
+    weight: Tensor | None = None,
+    margin: float | None = None,
+    surrogate: str = "hinge",
+    link: str = "identity",
+    average: str = "binary",
+    counting: str = "batch",
+    ignore_index: int | None = None,
+    check_values: bool = True,
+    process_group: ProcessGroupLike = None,
 ) -> Tensor:
     """1 - balanced accuracy of the soft counts; arguments as for :func:`measure_loss`."""
-    return Counting(**options).loss(_balanced_accuracy, input, target, weight, both_classes=True)[0]
+    how = Counting(margin, surrogate, link, average, counting, ignore_index, check_values, process_group)
+    return how.loss(_balanced_accuracy, input, target, weight, both_classes=True)[0]
 
 
 def _checked(measure: CountFunction) -> CountFunction:
@@ -149,7 +192,7 @@ class MeasureLoss(CountLoss):
     Args:
         measure: Function of tensors (tp, fp, fn, tn), elementwise and differentiable.
         margin, surrogate, link, average, counting, ignore_index, check_values, process_group: How predictions are
-            counted, see :class:`~setwise.measures.counts.CountOptions`.
+            counted, see :func:`~setwise.measures.ratio.ratio_loss`.
 
     >>> precision = MeasureLoss(lambda tp, fp, fn, tn: tp / (tp + fp))
     >>> precision(torch.tensor([2.0, 2.0, -2.0]), torch.tensor([1, 0, 0]))
@@ -190,7 +233,7 @@ class MCCLoss(NamedMeasureLoss):
 
     Args:
         margin, surrogate, link, average, counting, ignore_index, check_values, process_group: How predictions are
-            counted, see :class:`~setwise.measures.counts.CountOptions`.
+            counted, see :func:`~setwise.measures.ratio.ratio_loss`.
 
     >>> MCCLoss()(torch.tensor([2.0, 2.0, -2.0, -2.0]), torch.tensor([1, 0, 1, 0]))
     tensor(1.)
@@ -209,7 +252,7 @@ class GMeanLoss(NamedMeasureLoss):
 
     Args:
         margin, surrogate, link, average, counting, ignore_index, check_values, process_group: How predictions are
-            counted, see :class:`~setwise.measures.counts.CountOptions`.
+            counted, see :func:`~setwise.measures.ratio.ratio_loss`.
 
     >>> GMeanLoss()(torch.tensor([2.0, -2.0, -2.0]), torch.tensor([1, 1, 0]))
     tensor(0.2929)
@@ -228,7 +271,7 @@ class KappaLoss(NamedMeasureLoss):
 
     Args:
         margin, surrogate, link, average, counting, ignore_index, check_values, process_group: How predictions are
-            counted, see :class:`~setwise.measures.counts.CountOptions`.
+            counted, see :func:`~setwise.measures.ratio.ratio_loss`.
 
     >>> KappaLoss()(torch.tensor([2.0, 2.0, -2.0, -2.0]), torch.tensor([1, 1, 0, 0]))
     tensor(0.)
@@ -247,7 +290,7 @@ class BalancedAccuracyLoss(NamedMeasureLoss):
 
     Args:
         margin, surrogate, link, average, counting, ignore_index, check_values, process_group: How predictions are
-            counted, see :class:`~setwise.measures.counts.CountOptions`.
+            counted, see :func:`~setwise.measures.ratio.ratio_loss`.
 
     >>> BalancedAccuracyLoss()(torch.tensor([2.0, -2.0, -2.0]), torch.tensor([1, 1, 0]))
     tensor(0.2500)

@@ -1,7 +1,7 @@
 """Soft counts TP, FP, FN, TN of predictions, and measures that are functions of them.
 
-A sample is called positive when its signed score phi is positive; y = 1 for positives and -1 for negatives. How wrong
-it is, from 0 to 1, is
+A sample is predicted positive when its signed score phi is positive; y = 1 for positives and -1 for negatives. Its
+error, from 0 to 1, is
 
     surrogate="hinge":    e = min(1, relu(margin - y phi)),     margin 1 unless said otherwise
     surrogate="sigmoid":  e = sigmoid(margin - y phi),          margin 0 unless said otherwise
@@ -26,7 +26,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import Any
 
 import numpy as np
 import torch
@@ -50,39 +50,9 @@ _LEAST_RIGHT = 0.01  # share of a class at which derivatives are taken where eve
 CountFunction = Callable[[Any, Any, Any, Any], Any]  # of tensors, or of numbers that carry derivatives
 
 
-class CountOptions(TypedDict, total=False):
-    """The options that every loss of counts takes.
-
-    Attributes:
-        margin: How far on its side of 0 a sample must be to count as right; in [0, 1] for the hinge. None stands for 1
-            with the hinge and 0 with the sigmoid.
-        surrogate: ``"hinge"``, whose value is that of the linear program, or ``"sigmoid"``.
-        link: ``"identity"`` or ``"tanh"``, applied to the scores first.
-        average: ``"binary"``: labels 0 or 1 of the shape of the scores, all one set. Otherwise the classes stand along
-            dimension 1 of the scores, and the target holds class indices (N, ...) or one 0 or 1 for every class
-            (N, C, ...): ``"micro"`` adds up the counts of all classes, ``"macro"`` averages the classes that have
-            positives, ``"weighted"`` weighs them by their positives, ``"none"`` gives one loss per class.
-        counting: ``"batch"`` counts over the whole batch; ``"image"`` over each element of dimension 0, and averages
-            over those in which the measure is defined.
-        ignore_index: Targets of this value are left out.
-        check_values: Refuse scores that are not finite and targets that are no labels.
-        process_group: Over which ranks the set is spread, whose counts are then added up; with ``counting="image"`` the
-            mean is over the images of all ranks. See :mod:`setwise.distributed`.
-    """
-
-    margin: float | None
-    surrogate: str
-    link: str
-    average: str
-    counting: str
-    ignore_index: int | None
-    check_values: bool
-    process_group: ProcessGroupLike
-
-
 @dataclass(frozen=True)
 class Counting:
-    """How predictions are counted; the fields are :class:`CountOptions`."""
+    """How predictions are counted: the options of :func:`~setwise.measures.ratio.ratio_loss`."""
 
     margin: float | None = None
     surrogate: str = "hinge"

@@ -45,14 +45,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from setwise import _checks
-from setwise.distributed import ProcessGroupLike, active, check_process_group
+from setwise.distributed import ProcessGroupLike, active
 from setwise.kernels import class_pair_loss, pair_loss
 from setwise.kernels.scaling import unit_torch
 from setwise.lp import LinearProgram
-from setwise.measures._base import count_undefined
+from setwise.measures._base import SetLoss, pair_program
 from setwise.measures._class_targets import Settings, class_scale, read_classes
 from setwise.measures.auc import surrogate_terms
 
@@ -92,43 +92,7 @@ def multiclass_auc_program(
         costs.append(coefficient * w[upper].outer(w[lower]).flatten())
         gaps.append((t[upper].unsqueeze(1) - t[lower]).flatten())
     cost, gap = torch.cat(costs), torch.cat(gaps)
-    rows = torch.arange(len(cost) + 1, device=cost.device)
-    minus_ones = -torch.ones_like(cost)
-    size = (len(cost), len(cost))
-    minus_identity = torch.sparse_csr_tensor(rows, rows[:-1], minus_ones, size, check_invariants=False)
-    return LinearProgram(cost, minus_identity, gap - margin)
-
-
-def _multiclass_auc_exact(
-    input: Tensor,
-    target: Tensor,
-    *,
-    kind: str = "ova",
-    partition: Tensor | None = None,
-    scores: str = "softmax",
-    average: str | None = None,
-    margin: float = 1.0,
-    surrogate: str = "hinge",
-    weight: Tensor | None = None,
-) -> Tensor:
-    """The optimum of :func:`multiclass_auc_program` (for ``"hinge"``) by sorting, with its exact gradient.
-
-    Args:
-        input: Logits; every leading index is a set of its own.  # shape: (*batch, n, C)
-        target: Class indices, or for ``"ova"`` labels 0 or 1.  # shape: (*batch, n) or (*batch, n, C)
-        kind: As in the program.
-        partition: As in the program.
-        scores: As in the program.
-        average: As in the program.
-        margin: As in the program.
-        surrogate: What is summed over the pairs, see :mod:`setwise.measures.auc`.
-        weight: Per-sample weights.  # shape: (*batch, n)
-
-    Returns:
-        The value of each set.  # shape: (*batch,)
-    """
-    settings = Settings.checked(kind, partition, scores, average, margin, surrogate)
-    return _value(*read_classes(input, target, weight, settings, check_values=True), settings)[0]
+    return pair_program(cost, gap, margin)
 
 
 def multiclass_auc_loss(
@@ -169,7 +133,7 @@ def multiclass_auc_loss(
     return _loss(input, target, weight, settings, check_values=check_values, process_group=process_group)[0]
 
 
-class MulticlassAUCLoss(nn.Module):
+class MulticlassAUCLoss(SetLoss):
     """:func:`multiclass_auc_loss` as a module: ``loss(logits, target, weight=None)``.
 
     Args:
@@ -195,7 +159,6 @@ class MulticlassAUCLoss(nn.Module):
     (tensor(0.), 1)
     """
 
-    undefined_batches: Tensor
     partition: Tensor | None
 
     def __init__(
@@ -210,18 +173,14 @@ class MulticlassAUCLoss(nn.Module):
         check_values: bool = True,
         process_group: ProcessGroupLike = None,
     ) -> None:
-        super().__init__()
-        check_process_group(process_group)
+        super().__init__(check_values=check_values, process_group=process_group)
         settings = Settings.checked(kind, partition, scores, average, margin, surrogate)
         self.kind = kind
         self.scores = scores
         self.average = settings.average
         self.margin = margin
         self.surrogate = surrogate
-        self.check_values = check_values
-        self.process_group = process_group
         self.register_buffer("partition", settings.partition, persistent=False)  # so that it moves with the module
-        self.register_buffer("undefined_batches", torch.zeros((), dtype=torch.int64), persistent=False)
 
     def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """The loss of one batch; see :func:`multiclass_auc_loss`."""
@@ -229,8 +188,7 @@ class MulticlassAUCLoss(nn.Module):
         loss, defined = _loss(
             input, target, weight, settings, check_values=self.check_values, process_group=self.process_group
         )
-        count_undefined(self.undefined_batches, defined=defined)
-        return loss
+        return self.count_defined(loss, defined)
 
     def extra_repr(self) -> str:
         """The settings, for ``repr``."""

@@ -39,19 +39,17 @@ using Linear Programs", NeurIPS 2021.
 
 from __future__ import annotations
 
-import math
-
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from setwise import _checks
-from setwise.distributed import ProcessGroupLike, check_process_group
+from setwise.distributed import ProcessGroupLike
 from setwise.kernels.operating_curve import curve_loss, levels
 from setwise.kernels.point_rules import TOLERANCE
 from setwise.kernels.scaling import unit_torch
 from setwise.kernels.soft_counts import counts_torch
 from setwise.lp import LinearProgram
-from setwise.measures._base import count_undefined, one_set, positives, prepare
+from setwise.measures._base import SetLoss, check_surrogate, one_set, positives, prepare
 from setwise.measures._point_settings import SURROGATES
 from setwise.measures._thresholded import in_units
 from setwise.measures.operating_point_programs import precision_at_recall_program, tpr_at_fpr_program
@@ -95,35 +93,6 @@ def operating_curve_program(
     rows = {name: torch.cat([getattr(block, name) for block in blocks]) for name in ("b", "b_eq", "lower", "upper")}
     cost = torch.cat([block.c for block in blocks]) / points
     return LinearProgram(cost, offset=1.0, **matrices, **rows)
-
-
-def _operating_curve_exact(
-    scores: Tensor,
-    labels: Tensor,
-    *,
-    kind: str = "roc",
-    points: int = 50,
-    margin: float = 1.0,
-    surrogate: str = "hinge",
-    weight: Tensor | None = None,
-) -> Tensor:
-    """The optimum of :func:`operating_curve_program` (for ``"hinge"``) by one sort, with its exact gradient.
-
-    Args:
-        scores: Scores; every leading index is a set of its own.  # shape: (*batch, n)
-        labels: 0 or 1.  # shape: (*batch, n)
-        kind: ``"roc"`` or ``"pr"``.
-        points: How many points.
-        margin: How far from the threshold a score has to be to count as right; for the ramp, its width.
-        surrogate: ``"hinge"`` or ``"ramp"``.
-        weight: Non-negative per-sample weights.  # shape: (*batch, n)
-
-    Returns:
-        The mean loss over the points of each set.  # shape: (*batch,)
-    """
-    _check_settings(kind, points, margin, surrogate)
-    scores, weight = prepare(scores, labels, weight, ("scores", "labels"))
-    return _evaluate(scores, positives(labels, name="labels"), weight, kind, points, margin, surrogate)[0]
 
 
 def operating_curve_area(
@@ -213,7 +182,7 @@ def operating_curve_loss(
     )[0]
 
 
-class OperatingCurveLoss(nn.Module):
+class OperatingCurveLoss(SetLoss):
     """:func:`operating_curve_loss` as a module: ``loss(logits, target, weight=None)``.
 
     Args:
@@ -234,7 +203,7 @@ class OperatingCurveLoss(nn.Module):
     tensor(0.1250)
     """
 
-    undefined_batches: Tensor
+    shown = ("kind", "points", "margin", "surrogate")
 
     def __init__(
         self,
@@ -246,16 +215,12 @@ class OperatingCurveLoss(nn.Module):
         check_values: bool = True,
         process_group: ProcessGroupLike = None,
     ) -> None:
-        super().__init__()
         _check_settings(kind, points, margin, surrogate)
-        check_process_group(process_group)
+        super().__init__(check_values=check_values, process_group=process_group)
         self.kind = kind
         self.points = points
         self.margin = margin
         self.surrogate = surrogate
-        self.check_values = check_values
-        self.process_group = process_group
-        self.register_buffer("undefined_batches", torch.zeros((), dtype=torch.int64), persistent=False)
 
     def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """The loss of one batch; see :func:`operating_curve_loss`."""
@@ -263,19 +228,13 @@ class OperatingCurveLoss(nn.Module):
         loss, total = _loss(
             input, target, weight, *options, check_values=self.check_values, process_group=self.process_group
         )
-        count_undefined(self.undefined_batches, defined=total > 0)
-        return loss
-
-    def extra_repr(self) -> str:
-        """The settings, for ``repr``."""
-        return f"kind={self.kind!r}, points={self.points}, margin={self.margin}, surrogate={self.surrogate!r}"
+        return self.count_defined(loss, total > 0)
 
 
 def _check_settings(kind: str, points: int, margin: float, surrogate: str) -> None:
     _checks.one_of("kind", kind, KINDS)
     _checks.is_count("points", points)
-    _checks.one_of("surrogate", surrogate, SURROGATES)
-    _checks.in_range("margin", margin, 0.0, math.inf, open_low=surrogate == "ramp", open_high=True)
+    check_surrogate(surrogate, margin, SURROGATES)
 
 
 def _units(margin: float, surrogate: str) -> tuple[float, float, bool]:

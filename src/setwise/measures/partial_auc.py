@@ -38,17 +38,14 @@ tensor([-0.0000,  0.5000, -0.5000,  0.0000])
 
 from __future__ import annotations
 
-import math
-
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from setwise import _checks
-from setwise.distributed import ProcessGroupLike, check_process_group
-from setwise.kernels import Term, pair_loss, selected_weight
+from setwise.distributed import ProcessGroupLike
 from setwise.lp import LinearProgram
-from setwise.measures._base import count_undefined, one_set, positives, prepare
-from setwise.measures.auc import SURROGATES, surrogate_terms
+from setwise.measures._base import SetLoss, check_surrogate, positives, prepare
+from setwise.measures.auc import SURROGATES, pairwise_loss, surrogate_terms
 
 
 def partial_auc_program(
@@ -94,37 +91,6 @@ def partial_auc_program(
     return LinearProgram(cost, A, gaps.flatten() - margin)
 
 
-def _partial_auc_exact(
-    scores: Tensor,
-    labels: Tensor,
-    *,
-    max_fpr: float,
-    min_tpr: float = 0.0,
-    margin: float = 1.0,
-    surrogate: str = "hinge",
-    weight: Tensor | None = None,
-) -> Tensor:
-    """The optimum of :func:`partial_auc_program` (for ``"hinge"``) by selection and one sort, with its gradient.
-
-    Args:
-        scores: Scores, float32 or float64; every leading index is a set of its own.  # shape: (*batch, n)
-        labels: 0 or 1.  # shape: (*batch, n)
-        max_fpr: As in the program.
-        min_tpr: As in the program.
-        margin: As in the program.
-        surrogate: What is summed over the pairs, see :mod:`setwise.measures.auc`.
-        weight: Per-sample weights.  # shape: (*batch, n)
-
-    Returns:
-        The sum over the chosen pairs.  # shape: (*batch,)
-    """
-    _check_settings(max_fpr, min_tpr, margin, surrogate)
-    scores, weight = prepare(scores, labels, weight, ("scores", "labels"))
-    positive = positives(labels, name="labels")
-    chosen = selected_weight(scores, positive, weight, negatives_share=max_fpr, positives_share=1 - min_tpr)
-    return pair_loss(scores, positive, chosen, surrogate_terms(surrogate, margin), mean=False)[0]
-
-
 def partial_auc_loss(
     input: Tensor,
     target: Tensor,
@@ -155,18 +121,19 @@ def partial_auc_loss(
         A scalar. A set without any pair (one class only, empty, all weights of a class 0) gives 0 with zero gradient.
     """
     _check_settings(max_fpr, min_tpr, margin, surrogate)
-    return _loss(
+    return pairwise_loss(
         input,
         target,
         weight,
-        (max_fpr, min_tpr),
         surrogate_terms(surrogate, margin),
+        mean=True,
         check_values=check_values,
         process_group=process_group,
+        shares=(max_fpr, 1 - min_tpr),
     )[0]
 
 
-class PartialAUCLoss(nn.Module):
+class PartialAUCLoss(SetLoss):
     """:func:`partial_auc_loss` as a module: ``loss(logits, target, weight=None)``.
 
     Args:
@@ -189,7 +156,7 @@ class PartialAUCLoss(nn.Module):
     tensor(0.5000)
     """
 
-    undefined_batches: Tensor
+    shown = ("max_fpr", "min_tpr", "margin", "surrogate")
 
     def __init__(
         self,
@@ -201,60 +168,29 @@ class PartialAUCLoss(nn.Module):
         check_values: bool = True,
         process_group: ProcessGroupLike = None,
     ) -> None:
-        super().__init__()
         _check_settings(max_fpr, min_tpr, margin, surrogate)
-        check_process_group(process_group)
+        super().__init__(check_values=check_values, process_group=process_group)
         self.max_fpr = max_fpr
         self.min_tpr = min_tpr
         self.margin = margin
         self.surrogate = surrogate
-        self.check_values = check_values
-        self.process_group = process_group
-        self.register_buffer("undefined_batches", torch.zeros((), dtype=torch.int64), persistent=False)
 
     def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """The loss of one batch; see :func:`partial_auc_loss`."""
-        loss, total = _loss(
+        loss, total = pairwise_loss(
             input,
             target,
             weight,
-            (self.max_fpr, self.min_tpr),
             surrogate_terms(self.surrogate, self.margin),
+            mean=True,
             check_values=self.check_values,
             process_group=self.process_group,
+            shares=(self.max_fpr, 1 - self.min_tpr),
         )
-        count_undefined(self.undefined_batches, defined=total > 0)
-        return loss
-
-    def extra_repr(self) -> str:
-        """The settings, for ``repr``."""
-        return f"max_fpr={self.max_fpr}, min_tpr={self.min_tpr}, margin={self.margin}, surrogate={self.surrogate!r}"
+        return self.count_defined(loss, total > 0)
 
 
 def _check_settings(max_fpr: float, min_tpr: float, margin: float, surrogate: str) -> None:
     _checks.in_range("max_fpr", max_fpr, 0, 1, open_low=True)
     _checks.in_range("min_tpr", min_tpr, 0, 1, open_high=True)
-    _checks.one_of("surrogate", surrogate, SURROGATES)
-    _checks.in_range("margin", margin, 0.0, math.inf, open_low=surrogate == "ramp", open_high=True)
-
-
-def _loss(
-    input: Tensor,
-    target: Tensor,
-    weight: Tensor | None,
-    part: tuple[float, float],
-    terms: tuple[Term, ...],
-    *,
-    check_values: bool,
-    process_group: ProcessGroupLike,
-) -> tuple[Tensor, Tensor | float]:
-    scores, positive, weight = one_set(
-        input, target, weight, check_values=check_values, process_group=process_group, look_first=False
-    )
-    chosen = selected_weight(scores, positive, weight, negatives_share=part[0], positives_share=1 - part[1])
-    loss, total = pair_loss(scores, positive, chosen, terms, mean=True)
-    # A score that is not finite cannot give a finite value, so a finite value needs no further pass over the scores.
-    readable = isinstance(total, float) or _checks.values_are_readable()
-    if check_values and readable and (total == 0 or not math.isfinite(loss.item())):
-        _checks.all_finite("input", input)
-    return loss, total
+    check_surrogate(surrogate, margin, SURROGATES)

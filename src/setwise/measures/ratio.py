@@ -35,8 +35,6 @@ tensor([-0.4155, -0.4155,  0.0000,  0.1108])
 
 from __future__ import annotations
 
-from typing import Unpack
-
 from torch import Tensor
 
 from setwise.distributed import ProcessGroupLike
@@ -49,7 +47,7 @@ from setwise.measures._ratios import (
     read_coefficients,
     tversky_ratio,
 )
-from setwise.measures.counts import Counting, CountOptions
+from setwise.measures.counts import Counting
 
 
 def ratio_loss(
@@ -59,17 +57,37 @@ def ratio_loss(
     numerator: Coefficients,
     denominator: Coefficients,
     weight: Tensor | None = None,
-    **options: Unpack[CountOptions],
+    margin: float | None = None,
+    surrogate: str = "hinge",
+    link: str = "identity",
+    average: str = "binary",
+    counting: str = "batch",
+    ignore_index: int | None = None,
+    check_values: bool = True,
+    process_group: ProcessGroupLike = None,
 ) -> Tensor:
     """1 - ratio of the soft counts.
 
     Args:
         input: Logits.
-        target: Labels 0 or 1, or class indices; see ``average`` in the options.
+        target: Labels 0 or 1, or class indices; see ``average``.
         numerator: Coefficients of TP, FP, FN, TN.
         denominator: Coefficients of TP, FP, FN, TN, none of them negative.
         weight: Non-negative per-sample weights of the target's shape.
-        **options: :class:`~setwise.measures.counts.CountOptions`.
+        margin: How far on its side of 0 a sample must be to count as right; in [0, 1] for the hinge. None stands for 1
+            with the hinge and 0 with the sigmoid.
+        surrogate: ``"hinge"``, whose value is that of the linear program, or ``"sigmoid"``.
+        link: ``"identity"`` or ``"tanh"``, applied to the scores first.
+        average: ``"binary"``: labels 0 or 1 of the shape of the scores, all one set. Otherwise the classes stand along
+            dimension 1 of the scores, and the target holds class indices (N, ...) or one 0 or 1 for every class
+            (N, C, ...): ``"micro"`` adds up the counts of all classes, ``"macro"`` averages the classes that have
+            positives, ``"weighted"`` weighs them by their positives, ``"none"`` gives one loss per class.
+        counting: ``"batch"`` counts over the whole batch; ``"image"`` over each element of dimension 0, and averages
+            over those in which the measure is defined.
+        ignore_index: Targets of this value are left out.
+        check_values: Refuse scores that are not finite and targets that are no labels.
+        process_group: Over which ranks the set is spread, whose counts are then added up; with ``counting="image"`` the
+            mean is over the images of all ranks. See :mod:`setwise.distributed`.
 
     Returns:
         A scalar, or one loss per class with ``average="none"``. What is undefined (no positive label) counts 0 with
@@ -81,7 +99,7 @@ def ratio_loss(
     tensor(0.5000)
     """
     top, bottom = read_coefficients(numerator, denominator)
-    how = Counting(**options)
+    how = Counting(margin, surrogate, link, average, counting, ignore_index, check_values, process_group)
     return how.loss(ratio_or_best(top, bottom, how.surrogate), input, target, weight)[0]
 
 
@@ -91,32 +109,59 @@ def fbeta_loss(
     *,
     beta: float = 1.0,
     weight: Tensor | None = None,
-    **options: Unpack[CountOptions],
+    margin: float | None = None,
+    surrogate: str = "hinge",
+    link: str = "identity",
+    average: str = "binary",
+    counting: str = "batch",
+    ignore_index: int | None = None,
+    check_values: bool = True,
+    process_group: ProcessGroupLike = None,
 ) -> Tensor:
-    """1 - F-beta of the soft counts; other arguments as for :func:`ratio_loss`.
+    """1 - F-beta of the soft counts.
 
-    Args:
-        input: Logits.
-        target: Labels.
-        beta: How much more recall weighs than precision.
-        weight: Per-sample weights.
-        **options: :class:`~setwise.measures.counts.CountOptions`.
+    ``beta`` says how much more recall weighs than precision; other arguments and the result as for :func:`ratio_loss`.
     """
-    return Counting(**options).loss(measure_of(fbeta_ratio(beta)), input, target, weight)[0]
+    how = Counting(margin, surrogate, link, average, counting, ignore_index, check_values, process_group)
+    return how.loss(measure_of(fbeta_ratio(beta)), input, target, weight)[0]
 
 
 def jaccard_loss(
-    input: Tensor, target: Tensor, *, weight: Tensor | None = None, **options: Unpack[CountOptions]
+    input: Tensor,
+    target: Tensor,
+    *,
+    weight: Tensor | None = None,
+    margin: float | None = None,
+    surrogate: str = "hinge",
+    link: str = "identity",
+    average: str = "binary",
+    counting: str = "batch",
+    ignore_index: int | None = None,
+    check_values: bool = True,
+    process_group: ProcessGroupLike = None,
 ) -> Tensor:
     """1 - Jaccard's index (IoU) of the soft counts; arguments as for :func:`ratio_loss`."""
-    return Counting(**options).loss(measure_of(tversky_ratio(1.0, 1.0)), input, target, weight)[0]
+    how = Counting(margin, surrogate, link, average, counting, ignore_index, check_values, process_group)
+    return how.loss(measure_of(tversky_ratio(1.0, 1.0)), input, target, weight)[0]
 
 
 def dice_loss(
-    input: Tensor, target: Tensor, *, weight: Tensor | None = None, **options: Unpack[CountOptions]
+    input: Tensor,
+    target: Tensor,
+    *,
+    weight: Tensor | None = None,
+    margin: float | None = None,
+    surrogate: str = "hinge",
+    link: str = "identity",
+    average: str = "binary",
+    counting: str = "batch",
+    ignore_index: int | None = None,
+    check_values: bool = True,
+    process_group: ProcessGroupLike = None,
 ) -> Tensor:
     """1 - Dice's coefficient of the soft counts, the same as F1; arguments as for :func:`ratio_loss`."""
-    return Counting(**options).loss(measure_of(fbeta_ratio(1.0)), input, target, weight)[0]
+    how = Counting(margin, surrogate, link, average, counting, ignore_index, check_values, process_group)
+    return how.loss(measure_of(fbeta_ratio(1.0)), input, target, weight)[0]
 
 
 def tversky_loss(
@@ -126,19 +171,22 @@ def tversky_loss(
     alpha: float = 0.5,
     beta: float = 0.5,
     weight: Tensor | None = None,
-    **options: Unpack[CountOptions],
+    margin: float | None = None,
+    surrogate: str = "hinge",
+    link: str = "identity",
+    average: str = "binary",
+    counting: str = "batch",
+    ignore_index: int | None = None,
+    check_values: bool = True,
+    process_group: ProcessGroupLike = None,
 ) -> Tensor:
-    """1 - Tversky's index of the soft counts; other arguments as for :func:`ratio_loss`.
+    """1 - Tversky's index of the soft counts.
 
-    Args:
-        input: Logits.
-        target: Labels.
-        alpha: Weight of false positives.
-        beta: Weight of false negatives.
-        weight: Per-sample weights.
-        **options: :class:`~setwise.measures.counts.CountOptions`.
+    ``alpha`` weighs the false positives, ``beta`` the false negatives; other arguments and the result as for
+    :func:`ratio_loss`.
     """
-    return Counting(**options).loss(measure_of(tversky_ratio(alpha, beta)), input, target, weight)[0]
+    how = Counting(margin, surrogate, link, average, counting, ignore_index, check_values, process_group)
+    return how.loss(measure_of(tversky_ratio(alpha, beta)), input, target, weight)[0]
 
 
 class RatioLoss(CountLoss):
@@ -148,7 +196,7 @@ class RatioLoss(CountLoss):
         numerator: Coefficients of TP, FP, FN, TN.
         denominator: Coefficients of TP, FP, FN, TN, none of them negative.
         margin, surrogate, link, average, counting, ignore_index, check_values, process_group: How predictions are
-            counted, see :class:`~setwise.measures.counts.CountOptions`.
+            counted, see :func:`ratio_loss`.
 
     >>> import torch
     >>> critical_success = RatioLoss(numerator=(1, 0, 0, 0), denominator=(1, 1, 1, 0))
@@ -189,7 +237,7 @@ class FBetaLoss(CountLoss):
     Args:
         beta: How much more recall weighs than precision; 1 gives the F1-score.
         margin, surrogate, link, average, counting, ignore_index, check_values, process_group: How predictions are
-            counted, see :class:`~setwise.measures.counts.CountOptions`.
+            counted, see :func:`ratio_loss`.
 
     >>> import torch
     >>> loss = FBetaLoss(average="macro")  # three classes that exclude each other
@@ -229,7 +277,7 @@ class JaccardLoss(NamedMeasureLoss):
 
     Args:
         margin, surrogate, link, average, counting, ignore_index, check_values, process_group: How predictions are
-            counted, see :class:`~setwise.measures.counts.CountOptions`.
+            counted, see :func:`ratio_loss`.
 
     >>> import torch
     >>> maps, truth = torch.randn(2, 3, 8, 8), torch.randint(3, (2, 8, 8))
@@ -250,7 +298,7 @@ class DiceLoss(FBetaLoss):
 
     Args:
         margin, surrogate, link, average, counting, ignore_index, check_values, process_group: How predictions are
-            counted, see :class:`~setwise.measures.counts.CountOptions`.
+            counted, see :func:`ratio_loss`.
 
     >>> import torch
     >>> DiceLoss(surrogate="sigmoid")(torch.zeros(4), torch.tensor([1, 0, 1, 0]))  # the usual soft Dice
@@ -293,7 +341,7 @@ class TverskyLoss(CountLoss):
         alpha: Weight of false positives.
         beta: Weight of false negatives.
         margin, surrogate, link, average, counting, ignore_index, check_values, process_group: How predictions are
-            counted, see :class:`~setwise.measures.counts.CountOptions`.
+            counted, see :func:`ratio_loss`.
 
     >>> import torch
     >>> TverskyLoss(0.3, 0.7)(torch.tensor([2.0, -2.0]), torch.tensor([1, 1]))  # 1 / (1 + 0.7)

@@ -2,7 +2,7 @@ r"""The linear programs of ratio measures, such as F-score, IoU, Dice and Tversk
 
     measure = (a_1 TP + a_2 FP + a_3 FN + a_4 TN) / (b_1 TP + b_2 FP + b_3 FN + b_4 TN)
 
-Let Y_i in [0, 1] be relaxed predictions, where a positive may not be called positive more than its score allows,
+Let Y_i in [0, 1] be relaxed predictions, where a positive may not be predicted positive more than its score allows,
 Y_i <= u_i = min(1, relu(1 - margin + phi_i)), and a negative not less, Y_j >= l_j = min(1, relu(margin + phi_j)). The
 best ratio over that box is a linear-fractional program; with t = 1 / denominator and z = t Y (Charnes and Cooper 1962)
 it is linear:
@@ -23,12 +23,10 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
-from setwise.kernels.errors import hinge_errors
 from setwise.lp import LinearProgram, Solution
 from setwise.measures._ratios import (
     BoxOptions,
     Coefficients,
-    best_corner,
     fbeta_ratio,
     read_box,
     read_coefficients,
@@ -110,7 +108,7 @@ def predictions(solution: Solution, samples: int | None = None) -> Tensor:
     """The relaxed predictions Y = z / t of a solved program whose last variable is t.
 
     Args:
-        solution: Of :func:`ratio_program` and its kin.
+        solution: Of :func:`ratio_program` or one of its variants.
         samples: How many variables are predictions; all but t unless given (programs with a threshold have one more).
 
     >>> from setwise.lp import solve
@@ -120,28 +118,3 @@ def predictions(solution: Solution, samples: int | None = None) -> Tensor:
     """
     z, t = solution.primal[..., :-1], solution.primal[..., -1:]
     return z[..., :samples] / t
-
-
-def _ratio_exact(
-    scores: Tensor,
-    labels: Tensor,
-    *,
-    numerator: Coefficients,
-    denominator: Coefficients,
-    margin: float = 1.0,
-    link: str = "identity",
-    weight: Tensor | None = None,
-) -> Tensor:
-    """The optimum of :func:`ratio_program` as the best of four corners, with its exact gradient, in O(n).
-
-    Unlike the loss it has no slope where a box has closed (a positive with phi <= margin - 1).
-
-    Returns:
-        1 - the best ratio; 0 for a set without positives.  # shape: (*batch,)
-    """
-    phi, positive, weight = read_box(scores, labels, margin=margin, link=link, weight=weight)
-    top, bottom = read_coefficients(numerator, denominator)
-    fn, fp = hinge_errors(phi, positive, weight, margin=margin, keep=False, dims=(phi.ndim - 1,))
-    n_pos, n_neg = totals(positive, weight, (-1,), fn.dtype)
-    value = best_corner(top, bottom, n_pos - fn, fp, fn, n_neg - fp)
-    return torch.where(n_pos > 0, 1 - value, 0.0).to(phi.dtype)

@@ -1,4 +1,4 @@
-"""The independent judge: hard measures of scores against labels, their intervals, and the choice of a threshold.
+"""Reference implementation of the metrics in NumPy, with intervals, certified bounds and the choice of a threshold.
 
 Everything here is computed with NumPy from sorted scores and shares no code with the losses of the package, so that
 agreement between the two is evidence. Scores may be tensors, arrays or lists; higher means more positive, and logits

@@ -13,7 +13,7 @@ import math
 
 import numpy as np
 
-from setwise.metrics._inputs import Floats
+from setwise._types import Floats
 
 _LARGEST = 0.9  # a bet of 1 would lose everything on one worst row
 _SMALLEST = 5.0  # over the root of n: the best bet where the variance is largest

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from setwise.metrics._inputs import Floats
+from setwise._types import Floats
 
 STEPS = 100
 TOLERANCE = 1e-12  # Newton ends where the squared Newton decrement is below it; the loss is a mean in nats

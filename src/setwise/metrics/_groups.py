@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from setwise._checks import InputError
-from setwise.metrics._inputs import Floats, Sample, Values, read_vector, same_length
+from setwise._types import Floats, Mask
+from setwise.metrics._inputs import Sample, Values, read_vector, same_length
 
 _MOST_GROUPS = 1000  # more are an identifier
 
-Mask = NDArray[np.bool_]
 Table = tuple[Floats, Floats, Floats, Floats]
 """(tp, fp, fn, tn), one entry for each threshold."""
 

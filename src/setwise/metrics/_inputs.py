@@ -22,11 +22,11 @@ from torch import Tensor
 
 from setwise import _checks
 from setwise._checks import InputError
+from setwise._types import Floats
 
 Values = Tensor | ArrayLike
 """One-dimensional numbers: a tensor on any device, an array, or a sequence."""
 
-Floats = NDArray[np.float64]
 
 TOLERANCE = 1e-12
 """Relative slack when a rate is compared with a level, far below 1/n and far above rounding."""

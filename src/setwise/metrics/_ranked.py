@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from setwise.metrics._inputs import Floats, Sample
+from setwise._types import Floats
+from setwise.metrics._inputs import Sample
 
 _BLOCK = 1 << 14
 _LOW_HALF = 0xFFFF_FFFF

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from setwise.metrics._inputs import Floats
+from setwise._types import Floats
 
 Rate = Callable[[Floats, Floats, Floats, Floats], Floats]
 

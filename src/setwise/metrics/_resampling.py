@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from setwise.metrics._inputs import TOLERANCE, Floats, Sample, UndefinedMetricWarning
+from setwise._types import Floats, Index
+from setwise.metrics._inputs import TOLERANCE, Sample, UndefinedMetricWarning
 
 _JACKKNIFE_GROUPS = 200
 
-Indices = NDArray[np.int64]
-Statistic = Callable[[Indices], float]
+Statistic = Callable[[Index], float]
 """A measure as a function of the indices of the samples drawn."""
 
 
@@ -25,7 +25,7 @@ def statistic_of(measure: Callable[..., float], sample: Sample) -> Statistic:
     labels = sample.positive.astype(np.int64)
     weight = sample.weight
 
-    def value(index: Indices) -> float:
+    def value(index: Index) -> float:
         options: dict[str, Any] = {} if weight is None else {"weight": weight[index]}
         return float(measure(sample.scores[index], labels[index], **options))
 
@@ -45,7 +45,7 @@ def stratified_draws(statistic: Statistic, positive: NDArray[np.bool_], resample
     return draws
 
 
-def _strata(positive: NDArray[np.bool_]) -> list[Indices]:
+def _strata(positive: NDArray[np.bool_]) -> list[Index]:
     return [stratum for stratum in (np.flatnonzero(positive), np.flatnonzero(~positive)) if len(stratum)]
 
 

@@ -25,12 +25,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from setwise._types import Floats, Mask
 from setwise.metrics._betting import log_evalue, running_log_evalues, running_sums
 from setwise.metrics._binomial import rows_needed, upper_tail
-from setwise.metrics._inputs import Floats
 from setwise.metrics.constraints import Constraint
-
-Mask = NDArray[np.bool_]
 
 _THRESHOLDS = 400  # more of them gain less than 0.002 of recall
 _SET_APART = 5  # one row in so many is set apart for thresholds,

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from setwise import _checks
 from setwise._checks import InputError
+from setwise._types import Floats, Mask
 from setwise.metrics._inputs import (
-    Floats,
     Values,
     is_vector,
     read_array,
@@ -29,8 +29,6 @@ from setwise.metrics._inputs import (
     same_length,
     threshold_in_type_of,
 )
-
-Mask = NDArray[np.bool_]
 
 
 class Tables(NamedTuple):

@@ -27,7 +27,8 @@ import numpy as np
 
 from setwise import _checks
 from setwise._checks import InputError
-from setwise.metrics._inputs import Floats, Values
+from setwise._types import Floats
+from setwise.metrics._inputs import Values
 from setwise.metrics._tables import Tables, read_tables
 
 Average = Literal["binary", "micro", "macro", "weighted"]

@@ -27,7 +27,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from setwise.metrics._inputs import TOLERANCE, Floats
+from setwise._types import Floats
+from setwise.metrics._inputs import TOLERANCE
 
 EXACT_ROWS = 4000
 """Up to so many rows each row is a block of its own."""

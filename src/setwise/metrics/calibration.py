@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from setwise import _checks
 from setwise._checks import InputError
-from setwise.metrics._inputs import Floats, Values, read_array, read_sample, read_vector, same_length
+from setwise._types import Floats
+from setwise.metrics._inputs import Values, read_array, read_sample, read_vector, same_length
 
 
 def brier_score(probabilities: Values, labels: Values, *, weight: Values | None = None) -> float:

@@ -36,8 +36,9 @@ import numpy as np
 
 from setwise import _checks
 from setwise._checks import InputError
+from setwise._types import Floats
 from setwise.metrics import _calibration_fits as fits
-from setwise.metrics._inputs import Floats, Values, read_array, read_sample, read_vector, same_length
+from setwise.metrics._inputs import Values, read_array, read_sample, read_vector, same_length
 
 ISOTONIC_POSITIVES = 300
 """Positives, and negatives, from which on :func:`fit_calibration` takes isotonic regression.

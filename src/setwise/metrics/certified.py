@@ -30,11 +30,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from setwise._types import Floats, Mask
 from setwise.metrics import _sequence
 from setwise.metrics._betting import floor_log_evalues
 from setwise.metrics._binomial import largest_rank, lower_bound, rows_needed, upper_bound
-from setwise.metrics._inputs import Floats
-from setwise.metrics._sequence import Mask, Rows
+from setwise.metrics._sequence import Rows
 from setwise.metrics.constraints import Constraint
 
 # Rates that are monotone in the threshold: of which rows, and whether it is the share below the threshold.

@@ -18,11 +18,11 @@ import numpy as np
 from setwise import _checks
 from setwise._checks import InputError
 from setwise.metrics import _rates
-from setwise.metrics.names import NUMBER, plain_text, read_form, read_number
+from setwise.metrics.measure_names import NUMBER, plain_text, read_form, read_number
 from setwise.metrics.operating_point import at_least, at_most
 
 if TYPE_CHECKING:
-    from setwise.metrics._inputs import Floats
+    from setwise._types import Floats
 
 _BETTER_LOW = ("fpr", "fnr")  # to maximize them is a slip
 _FORMS = (
@@ -143,7 +143,7 @@ def _formula(text: str) -> tuple[_rates.Rate, _rates.Terms] | None:
     form = read_form(text)
     if form is None or form.words:
         return None
-    match form.name, form.numbers:
+    match form.kind, form.numbers:
         case "fbeta", (beta,):
             _checks.in_range("beta", beta, 0)
             square = min(beta * beta, 1e300)  # recall for an infinite beta

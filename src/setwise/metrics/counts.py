@@ -35,8 +35,9 @@ from typing import Literal, NamedTuple, Protocol, Unpack, cast, overload
 
 import numpy as np
 
+from setwise._types import Floats
 from setwise.metrics import _rates
-from setwise.metrics._inputs import Floats, Values, threshold_in_type_of, warn_undefined
+from setwise.metrics._inputs import Values, threshold_in_type_of, warn_undefined
 from setwise.metrics._tables import binary_cells
 from setwise.metrics.averaging import Average, CountFunction, Counting, CountOptions, averaged
 

@@ -14,18 +14,17 @@ chooses it, and "predict nothing" counts as a threshold.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from functools import partial
 
 import numpy as np
 
-from setwise.metrics._inputs import TOLERANCE, Floats
+from setwise._types import Floats
+from setwise.metrics._inputs import TOLERANCE
 from setwise.metrics._rates import Rate
 from setwise.metrics.bootstrap import CurveMeasure, auroc, average_precision, precision_at_recall
 from setwise.metrics.constraints import read_rate
-
-_POINT = re.compile(r"(\w+)@(\w+)(?:>=|<=)(.+)")
+from setwise.metrics.measure_names import parse_name
 
 
 def curve_measure(name: str) -> CurveMeasure | None:
@@ -35,16 +34,12 @@ def curve_measure(name: str) -> CurveMeasure | None:
         name: As :class:`setwise.measures.Measure` has it: ``"auc"``, ``"ap"``, ``"precision@recall>=0.8"``,
             ``"recall@precision>=0.8"``, ``"tpr@fpr<=0.05"``, ``"fpr@tpr>=0.95"``, or a grid such as ``"auc(50)"``.
     """
-    plain = re.sub(r"\(.*\)$", "", name)
-    if plain in ("auc", "auroc"):
-        return auroc
-    if plain in ("ap", "average_precision"):
-        return average_precision
-    found = _POINT.fullmatch(name)
-    if found is None or (found[1], found[2]) not in _POINTS:
+    parsed = parse_name(name)
+    if parsed is None or parsed.words:
         return None
-    function, argument = _POINTS[found[1], found[2]]
-    return partial(function, **{argument: float(found[3])})
+    if parsed.kind in _POINTS:
+        return partial(_POINTS[parsed.kind], **{parsed.kind.partition("@")[2]: parsed.numbers[0]})
+    return {"auc": auroc, "ap": average_precision}.get(parsed.kind)
 
 
 def at_best_threshold(maximize: str, reported: str | None = None) -> CurveMeasure:
@@ -93,9 +88,9 @@ def _at_best(tp: Floats, fp: Floats, *, best: Rate, other: Rate | None) -> Float
     return np.asarray(other(*table)[np.arange(len(tp)), place])
 
 
-_POINTS: dict[tuple[str, str], tuple[Callable[..., Floats], str]] = {
-    ("precision", "recall"): (precision_at_recall, "recall"),
-    ("recall", "precision"): (recall_at_precision, "precision"),
-    ("tpr", "fpr"): (tpr_at_fpr, "fpr"),
-    ("fpr", "tpr"): (fpr_at_tpr, "tpr"),
+_POINTS: dict[str, Callable[..., Floats]] = {
+    "precision@recall": precision_at_recall,
+    "recall@precision": recall_at_precision,
+    "tpr@fpr": tpr_at_fpr,
+    "fpr@tpr": fpr_at_tpr,
 }

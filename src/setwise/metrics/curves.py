@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from setwise.metrics._inputs import Floats, Values, read_sample, warn_undefined
+from setwise._types import Floats
+from setwise.metrics._inputs import Values, read_sample, warn_undefined
 from setwise.metrics._ranked import rank
 
 

@@ -15,8 +15,9 @@ import numpy as np
 
 from setwise import _checks
 from setwise._checks import InputError
-from setwise.metrics._inputs import Floats, Values, read_sample, read_vector, warn_undefined
-from setwise.metrics._resampling import Indices, acceleration, bca_tails, statistic_of, stratified_draws, tails
+from setwise._types import Floats, Index
+from setwise.metrics._inputs import Values, read_sample, read_vector, warn_undefined
+from setwise.metrics._resampling import acceleration, bca_tails, statistic_of, stratified_draws, tails
 from setwise.metrics._student import t_quantile
 from setwise.metrics.names import Metric, metric_by_name
 
@@ -160,7 +161,7 @@ def paired_comparison(
     second = read_sample(scores_b, labels, weight, name="scores_b")
     value_a, value_b = statistic_of(measure, first), statistic_of(measure, second)
 
-    def difference(index: Indices) -> float:
+    def difference(index: Index) -> float:
         return value_a(index) - value_b(index)
 
     estimate = difference(np.arange(len(first.positive)))

@@ -25,7 +25,8 @@ from numpy.typing import NDArray
 
 from setwise import _checks
 from setwise._checks import InputError
-from setwise.metrics._inputs import Floats, Sample, Values, read_array, read_binary, warn_undefined
+from setwise._types import Floats
+from setwise.metrics._inputs import Sample, Values, read_array, read_binary, warn_undefined
 from setwise.metrics._tables import read_classes, read_weight
 from setwise.metrics.averaging import mean_over_classes
 from setwise.metrics.ranking import area_under_roc

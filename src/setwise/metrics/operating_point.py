@@ -14,7 +14,8 @@ import numpy as np
 
 from setwise import _checks
 from setwise._checks import InputError
-from setwise.metrics._inputs import TOLERANCE, Floats, Values, read_sample, warn_undefined
+from setwise._types import Floats
+from setwise.metrics._inputs import TOLERANCE, Values, read_sample, warn_undefined
 from setwise.metrics._ranked import Ranked, rank
 
 

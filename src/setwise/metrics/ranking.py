@@ -7,7 +7,8 @@ import math
 import numpy as np
 
 from setwise import _checks
-from setwise.metrics._inputs import Floats, Sample, Values, read_sample, warn_undefined
+from setwise._types import Floats
+from setwise.metrics._inputs import Sample, Values, read_sample, warn_undefined
 from setwise.metrics._ranked import Ranked, rank, totals, walk
 
 _ONE_CLASS = "There is only one class, so the area under the ROC curve is undefined: NaN."

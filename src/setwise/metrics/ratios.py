@@ -9,8 +9,9 @@ import numpy as np
 
 from setwise import _checks
 from setwise._checks import InputError
+from setwise._types import Floats
 from setwise.metrics import _rates
-from setwise.metrics._inputs import Floats, Values
+from setwise.metrics._inputs import Values
 from setwise.metrics.averaging import Average, Counting, CountOptions, averaged
 
 

@@ -16,15 +16,16 @@ from numpy.typing import NDArray
 
 from setwise import _checks
 from setwise._checks import InputError
+from setwise._types import Floats, Mask
 from setwise.metrics import _rates
-from setwise.metrics._groups import Mask, Table, group_tables, group_values, part_of, read_groups
-from setwise.metrics._inputs import TOLERANCE, Floats, Sample, Values, next_above, read_sample, read_vector
+from setwise.metrics._groups import Table, group_tables, group_values, part_of, read_groups
+from setwise.metrics._inputs import TOLERANCE, Sample, Values, next_above, read_sample, read_vector
 from setwise.metrics._ranked import rank
 from setwise.metrics._sequence import Rows
 from setwise.metrics.certified import CertifiedSet, ConstraintBound, Requirement, certify, describe
 from setwise.metrics.constraints import Constraint, explain, read_constraints, read_rate
 from setwise.metrics.counts import Counts
-from setwise.metrics.names import plain_text
+from setwise.metrics.measure_names import plain_text
 
 _GROW_DOWNWARDS = ("recall", "tpr", "positive_rate")
 _REPORTED = ("precision", "recall", "fpr", "f1", "accuracy", "positive_rate")

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from setwise._types import Floats
 from setwise.metrics._betting import log_evalue
 from setwise.metrics._binomial import rate_bound
-from setwise.metrics._inputs import Floats
 from setwise.metrics.constraints import Constraint
 
 _HALVINGS = 30  # of the bisection for the bound of a mean

@@ -115,7 +115,7 @@ class Report:
         rows: The table.
         trainings: All trainings of both methods.
         settings: Settings by name, shown as they are.
-        judged: Sentences that say how the comparison was made.
+        procedure: Sentences that say how the comparison was made.
         facts: Further figures such as versions and set sizes.
         groups: Names of the groups by column.
         constraints: The constraints on the test sets.
@@ -131,7 +131,7 @@ class Report:
     rows: Sequence[Row]
     trainings: Sequence[Training]
     settings: Mapping[str, object] = field(default_factory=dict)
-    judged: Sequence[str] = ()
+    procedure: Sequence[str] = ()
     facts: Mapping[str, object] = field(default_factory=dict)
     groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
     constraints: Sequence[ConstraintRow] = ()

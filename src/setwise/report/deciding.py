@@ -17,11 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from setwise._checks import InputError
+from setwise._types import Floats
 from setwise.metrics import ThresholdChoice, choose_threshold
 from setwise.metrics.bootstrap import cells_of
 from setwise.metrics.constraints import Constraint
 from setwise.metrics.verification import Verification, verify
-from setwise.report.evaluation import ConstraintCheck, Floats, GroupColumn, HowChosen
+from setwise.report.evaluation import ConstraintCheck, GroupColumn, HowChosen
 from setwise.report.reading import Rows
 
 _OF_POSITIVES = ("recall", "tpr", "fnr")

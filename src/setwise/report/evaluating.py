@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from setwise import _checks
 from setwise._checks import InputError
+from setwise._types import Floats
 from setwise.metrics import Counts
 from setwise.metrics._inputs import Sample
 from setwise.metrics._ranked import rank
@@ -26,7 +27,7 @@ from setwise.report.deciding import (
     percent,
     requirement_checks,
 )
-from setwise.report.evaluation import Curve, Decision, Evaluation, Floats, GroupRow, PairedRow, ScoreColumn
+from setwise.report.evaluation import Curve, Decision, Evaluation, GroupRow, PairedRow, ScoreColumn
 from setwise.report.measuring import (
     GROUP_RATES,
     Measured,

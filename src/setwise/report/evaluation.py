@@ -16,9 +16,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from setwise._types import Floats
 from setwise.metrics import Comparison, Counts, Interval, ThresholdChoice
-
-Floats = NDArray[np.float64]
 
 HowChosen = Literal["certified", "not certified", "chosen", "given"]
 """Certified for the constraints; chosen for them but not certified; chosen, no constraint was asked for; given."""

@@ -19,12 +19,13 @@ from numpy.typing import NDArray
 
 from setwise import metrics
 from setwise._checks import InputError
+from setwise._types import Floats
 from setwise.metrics import Comparison, Interval, UndefinedMetricWarning, bootstrap, metric_by_name
 from setwise.metrics.bootstrap import CurveMeasure, ResampledCurve, Resampler
 from setwise.metrics.constraints import Constraint, read_constraints, read_rate
-from setwise.metrics.names import plain_text
+from setwise.metrics.measure_names import plain_text
 from setwise.metrics.verification import share_bounds
-from setwise.report.evaluation import Calibration, Floats, MeasureRow, ReliabilityBin
+from setwise.report.evaluation import Calibration, MeasureRow, ReliabilityBin
 from setwise.report.reading import Rows
 
 TITLES = {

@@ -272,5 +272,5 @@ def _training(report: Report) -> str:
 
 
 def _judged(report: Report) -> str:
-    items = "\n".join(f"<li>{escaped(sentence)}</li>" for sentence in report.judged)
+    items = "\n".join(f"<li>{escaped(sentence)}</li>" for sentence in report.procedure)
     return f'<h2>How it was evaluated</h2>\n<ul class="judged">\n{items}\n</ul>' if items else ""

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from setwise import _checks
 from setwise._checks import InputError
-from setwise.report.evaluation import Floats, GroupColumn
+from setwise._types import Floats
+from setwise.report.evaluation import GroupColumn
 
 MOST_GROUPS = 50
 """Values of a column of groups; more of them would make neither a table nor groups that say something."""

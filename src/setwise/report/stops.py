@@ -21,6 +21,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from setwise._types import Floats
+
 PROBABILITIES = 201  # positions of the probability slider, 0 and 1 among them
 SHARES = 161  # positions of the slider over the share predicted positive
 CURVE_POINTS = 160  # along the ROC curve
@@ -30,8 +32,6 @@ LINEAR_FROM = 0.1  # shares above go in equal steps, those below in equal ratios
 SMALLEST_SHARE = 1e-6
 # Shares of the table of the highest scores; the script has the same.
 TOP_SHARES = 0.01, 0.02, 0.05, 0.1, 0.2, 0.5
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

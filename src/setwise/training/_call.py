@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from setwise import _checks
-from setwise.measures._base import wide
+from setwise.measures._base import promote_dtype
 
 
 def is_module(name: str, value: object) -> None:
@@ -79,7 +79,7 @@ def _classes(loss: Any, input: Tensor, target: Tensor, weight: Tensor) -> Tensor
 
 def _reduce(each: Tensor, weight: Tensor, counted: Tensor, reduction: str) -> Tensor:
     _checks.is_constant("weight", weight)
-    each = wide(each)
+    each = promote_dtype(each)
     weighted = each * weight.detach().to(each.dtype)
     if reduction == "none":
         return weighted

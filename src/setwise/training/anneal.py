@@ -18,7 +18,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from setwise import _checks
-from setwise.measures._base import wide
+from setwise.measures._base import promote_dtype
 from setwise.training._call import call_loss, is_module
 from setwise.training.progress import KeepsProgress, PassesProgress
 from setwise.training.schedules import Schedule
@@ -131,7 +131,9 @@ class Temperature(PassesProgress):
 
     def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """The loss of ``input / temperature``."""
-        return call_loss(self.loss, wide(input) / self.temperature, target, weight)  # half precision might overflow
+        return call_loss(
+            self.loss, promote_dtype(input) / self.temperature, target, weight
+        )  # half precision might overflow
 
     def extra_repr(self) -> str:
         """The temperature, for ``repr``."""

@@ -30,7 +30,7 @@ import torch
 from torch import Tensor, nn
 
 from setwise import _checks
-from setwise.measures._base import wide
+from setwise.measures._base import promote_dtype
 from setwise.training._call import call_loss, is_module
 from setwise.training.progress import PassesProgress
 
@@ -149,7 +149,7 @@ class ScoreQueue(PassesProgress):
     def _make_room(self, input: Tensor, target: Tensor) -> None:
         """The buffers, on the device of the scores: a loss without parameters is seldom moved there by hand."""
         if self._seen == 0:
-            scores = wide(input.detach())
+            scores = promote_dtype(input.detach())
             self.scores = scores.new_zeros((self.size, *input.shape[1:]))
             self.targets = target.new_zeros((self.size, *target.shape[1:]))
             self.weights = scores.new_zeros((self.size, *target.shape[1:]))

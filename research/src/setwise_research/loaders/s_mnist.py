@@ -16,8 +16,9 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from setwise._checks import InputError, is_count
+from setwise._types import Index
 from setwise.data._files import StrPath
-from setwise.data.imbalance import Index, Labels, whole_labels
+from setwise.data.imbalance import Labels, whole_labels
 from setwise_research.loaders.idx import load_idx
 
 _CHUNK = 4096  # images resized at once: bounds the floating-point copies to some 100 MB

@@ -92,10 +92,10 @@ class MethodModule(MeasureModule):
         """Go on with the weights of the training."""
         self._averaged.close()
 
-    def judged_weights(self) -> dict[str, Tensor]:
+    def evaluated_weights(self) -> dict[str, Tensor]:
         """Those that were judged."""
         if self.learner.average is None:
-            return super().judged_weights()
+            return super().evaluated_weights()
         with self.learner.average.applied(self.network):
             return {name: tensor.detach().clone() for name, tensor in self.network.state_dict().items()}
 

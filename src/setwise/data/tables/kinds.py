@@ -1,4 +1,4 @@
-"""Kinds of columns: what the cells of a table mean, judged for all columns at once.
+"""Kinds of columns: type inference, for all columns at once.
 
 A column is one of
 
@@ -99,7 +99,7 @@ class Kind:
         return self.kind in INPUTS
 
 
-def judge(
+def infer_kinds(
     frame: pd.DataFrame,
     *,
     most_categories: int = MOST_CATEGORIES,
@@ -123,7 +123,7 @@ def judge(
             found[name] = _of_dates(str(name), column.to_numpy())
         else:
             texts = _Texts(str(name), column)
-            found[name] = texts.judge(most_categories, decimal_comma=decimal_comma, free=name in use)
+            found[name] = texts.infer(most_categories, decimal_comma=decimal_comma, free=name in use)
     return found
 
 
@@ -211,7 +211,7 @@ def names_rows(name: str) -> bool:
 
 @dataclass
 class _Texts:
-    """A column of texts, being judged."""
+    """A column of texts whose kind is being inferred."""
 
     name: str
     column: Any
@@ -226,7 +226,7 @@ class _Texts:
         self.texts, self.counts = [texts[k] for k in keep], counts[keep].astype(np.int64)
         self.rows = len(codes)
 
-    def judge(self, most: int, *, decimal_comma: bool, free: bool) -> Kind:
+    def infer(self, most: int, *, decimal_comma: bool, free: bool) -> Kind:
         total, distinct = int(self.counts.sum()), len(self.texts)
         missing = self.rows - total
         if distinct == 0:

@@ -30,7 +30,7 @@ from setwise.data.tables.codes import NumberCode
 from setwise.data.tables.columns import coded
 from setwise.data.tables.date_code import DateCode
 from setwise.data.tables.encoding import TableEncoding, fit_encoding
-from setwise.data.tables.kinds import MOST_CATEGORIES, Kind, judge
+from setwise.data.tables.kinds import MOST_CATEGORIES, Kind, infer_kinds
 from setwise.data.tables.reading import read_frame
 from setwise.data.tables.target import Target
 from setwise.data.tables.values import find_column, is_missing, number_text
@@ -102,8 +102,8 @@ class RawTable:
 
     @functools.cached_property
     def kinds(self) -> dict[str, Kind]:
-        """What every column is that may become an input, judged by all rows."""
-        return judge(
+        """What every column is that may become an input, inferred from all rows."""
+        return infer_kinds(
             self.frame[list(self.features)],
             most_categories=self.max_categories,
             decimal_comma=self.decimal_comma,
@@ -184,7 +184,7 @@ class RawTable:
         """A column of dates or numbers as numbers that rise with time; every row needs one.  # shape: (n,)."""
         place = find_column(name, self.columns, argument)
         column = self.frame[place]
-        kind = judge(self.frame[[place]], decimal_comma=self.decimal_comma, use=(place,))[place]
+        kind = infer_kinds(self.frame[[place]], decimal_comma=self.decimal_comma, use=(place,))[place]
         if kind.kind == "date":
             moments = DateCode(place, kind.order, lenient=True).moments(column)
             values = np.where(np.isnat(moments), np.nan, moments.astype(np.int64).astype(np.float64))

@@ -1,4 +1,4 @@
-"""Reading tables: CSV and its kin, Parquet, and frames of pandas or polars, all as one kind of pandas frame.
+"""Reading tables: delimited text, Parquet, and frames of pandas or polars, all as one kind of pandas frame.
 
 A column of numbers becomes ``float64`` (missing is NaN), a date of a typed source ``datetime64[ns]``, and everything
 else a categorical of texts as they are written, without blanks around them. A text column is a column of which any cell

@@ -1,4 +1,4 @@
-"""CSV files and their kin: parsed by pandas, checked for rows that are too short, which it fills without a word."""
+"""CSV and other delimited files: parsed by pandas and checked for rows that are too short."""
 
 from __future__ import annotations
 

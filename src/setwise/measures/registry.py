@@ -1,10 +1,7 @@
-"""Measures by name: what ``setwise train --measure`` and every string argument understand.
+"""The registry of measures: loss and linear program of every name that string arguments understand.
 
-A name is a word, numbers in parentheses, options in brackets, and for operating points a level after ``@``:
-
-    "auc"   "f1"   "fbeta(2)"   "iou[macro]"   "auc_mu"   "precision@recall>=0.9"   "pauc@fpr<=0.1"
-
-The hard metric of a name is :func:`setwise.metrics.metric_by_name`'s; here it gets its loss and its linear program.
+:mod:`setwise.metrics.measure_names` has the grammar of the names; the hard metric of a name is
+:func:`setwise.metrics.metric_by_name`'s.
 """
 
 from __future__ import annotations
@@ -16,7 +13,6 @@ from functools import partial
 from typing import Any
 
 from setwise import _checks, metrics
-from setwise.kernels.point_rules import RULES
 from setwise.measures import (
     average_precision,
     count_measure,
@@ -29,10 +25,8 @@ from setwise.measures import (
 from setwise.measures import operating_point as points
 from setwise.measures import operating_point_programs as point_programs
 from setwise.measures._base import Measure
-from setwise.measures._targets import AVERAGES
 from setwise.measures.auc import AUCLoss, auc_program
-from setwise.metrics._spellings import did_you_mean, short_form
-from setwise.metrics.names import NUMBER, plain_text, read_form, read_number
+from setwise.metrics.measure_names import COUNT_WORDS, MeasureName, find_by_name, read_words
 
 KNOWN = (
     "auc (or auroc, roc_auc), auc_ova (or auc_ovr), auc_mu, pauc@fpr<=0.1 (and ,tpr>=0.5), ap (or average_precision, "
@@ -40,11 +34,6 @@ KNOWN = (
     "tversky(0.3,0.7), accuracy, precision, recall, specificity, balanced_accuracy, mcc, g_mean, kappa (with several "
     "classes as in iou[macro], f1[micro], dice[macro,image]), precision@recall>=0.9, recall@precision>=0.8, "
     "tpr@fpr<=0.05, fpr@tpr>=0.95, precision@k=100"
-)
-_NEAR = (
-    *("auc", "auroc", "auc_ova", "auc_mu", "pauc@fpr<=0.1", "ap", "average_precision", "f1", "f2", "fbeta(2)", "dice"),
-    *("jaccard", "iou", "tversky(0.3,0.7)", "accuracy", "precision", "recall", "specificity", "balanced_accuracy"),
-    *("mcc", "g_mean", "kappa"),
 )
 
 
@@ -87,7 +76,10 @@ _POINTS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "precision@k": (points.PrecisionAtKLoss, point_programs.precision_at_k_program),
 }
 _RATE_TITLES = {"precision": "Precision", "recall": "Recall", "tpr": "TPR", "fpr": "FPR"}
-_SAME = {"auroc": "auc", "average_precision": "ap", "iou": "jaccard", "partial_auroc": "pauc"}
+_AUCS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "auc_ova": ("AUROC, one versus all", ("macro", "weighted")),
+    "auc_mu": ("AUC-mu", ("pair", "sum")),
+}
 
 
 def parse(name: str) -> Measure:
@@ -108,58 +100,46 @@ def parse(name: str) -> Measure:
     >>> parse("iou[macro]").layout
     'classes'
     """
-    text = plain_text("measure", name)
-    measure = _read(short_form(text))
-    if measure is None:
-        hint = did_you_mean(text, _NEAR, _read)
-        raise _checks.InputError(f"{hint}Expected `measure` to be one of {KNOWN}, but got {name!r}.")
-    return measure
+    return find_by_name("measure", name, _read, f"Expected `measure` to be one of {KNOWN}")
 
 
-def _read(text: str) -> Measure | None:
-    return _at_a_level(text) if "@" in text else _of_a_form(text)
+def _read(name: MeasureName) -> Measure | None:
+    if name.kind in _POINTS:
+        return _at_a_point(name)
+    if name.kind == "pauc":
+        return _partial(name)
+    if name.kind in _AUCS and not name.numbers:
+        return _multiclass_auc(name)
+    if name.kind in ("auc", "ap"):
+        return _of_a_ranking(name)
+    kind = _of_counts(name.kind, name.numbers)
+    return None if kind is None else _counts(name.text, kind, name.words)
 
 
-def _of_a_form(text: str) -> Measure | None:
-    """A name with numbers in parentheses and words in brackets."""
-    form = read_form(text)
-    if form is None:
+def _of_a_ranking(name: MeasureName) -> Measure | None:
+    """An area for two classes, exact or, with a number, by a grid of so many points."""
+    if name.words or len(name.numbers) > 1:
         return None
-    name = _SAME.get(form.name, form.name)
-    if name in ("auc", "auc_ova", "auc_mu") and not form.numbers:
-        return _auc(text, (*name.split("_")[1:], *form.words))
-    if name == "ap" and not (form.numbers or form.words):
-        loss = average_precision.AveragePrecisionLoss
-        return Measure(text, "Average precision", loss, metrics.average_precision, None)
-    if name in ("auc", "ap") and len(form.numbers) == 1 and not form.words:
-        return _by_a_grid(text, name, form.numbers[0])
-    if name == "pauc" and len(form.numbers) == 1 and not form.words:
-        return _partial(text, form.numbers[0], 0.0)
-    kind = _of_counts(name, form.numbers)
-    return None if kind is None else _counts(text, kind, form.words)
-
-
-def _auc(text: str, words: tuple[str, ...]) -> Measure | None:
-    """Two classes without words; several with ``ova`` or ``mu`` first."""
-    if not words:
+    if name.numbers:
+        return _by_a_grid(name.text, name.kind, name.numbers[0])
+    if name.kind == "auc":
         return Measure("auc", "AUROC", AUCLoss, metrics.auroc, auc_program)
-    averages = {"ova": ("macro", "weighted"), "mu": ("pair", "sum")}
-    if words[0] not in averages:
+    loss = average_precision.AveragePrecisionLoss
+    return Measure(name.text, "Average precision", loss, metrics.average_precision, None)
+
+
+def _multiclass_auc(name: MeasureName) -> Measure | None:
+    title, averages = _AUCS[name.kind]
+    known = {word: ("average", word) for word in averages} | {word: ("scores", word) for word in ("softmax", "raw")}
+    options = read_words(name.words, known)
+    if options is None:
         return None
-    settings: dict[str, Any] = {"kind": words[0]}
-    for word in words[1:]:
-        if word in averages[words[0]]:
-            settings["average"] = word
-        elif word in ("softmax", "raw"):
-            settings["scores"] = word
-        else:
-            return None
-    title = "AUROC, one versus all" if words[0] == "ova" else "AUC-mu"
+    settings: dict[str, Any] = {"kind": name.kind.removeprefix("auc_"), **options}
     return Measure(
-        text,
+        name.text,
         title,
         partial(multiclass_auc.MulticlassAUCLoss, **settings),
-        metrics.metric_by_name(text),
+        metrics.metric_by_name(name.text),
         partial(multiclass_auc.multiclass_auc_program, **settings),
         layout="classes",
     )
@@ -193,12 +173,9 @@ def _of_counts(name: str, numbers: tuple[float, ...]) -> _Kind | None:
 
 def _counts(text: str, kind: _Kind, words: tuple[str, ...]) -> Measure | None:
     """A measure of counts with its average and way of counting."""
-    options: dict[str, str] = {}
-    for word in words:
-        key = "average" if word in AVERAGES else "counting" if word in ("batch", "image") else None
-        if key is None or key in options:
-            return None
-        options[key] = word
+    options = read_words(words, COUNT_WORDS)
+    if options is None:
+        return None
     several = options.get("average", "binary") != "binary"
     maximize = text.partition("[")[0]
     return Measure(
@@ -214,45 +191,32 @@ def _counts(text: str, kind: _Kind, words: tuple[str, ...]) -> Measure | None:
     )
 
 
-def _at_a_level(text: str) -> Measure | None:
-    """A name such as ``"precision@recall>=0.9"`` or ``"pauc@fpr<=0.1"``."""
-    name, _, conditions = text.partition("@")
-    parts = [re.fullmatch(rf"(\w+)(>=|<=|=)({NUMBER})", condition) for condition in conditions.split(",")]
-    levels = {(part[1], part[2]): part[3] for part in parts if part}
-    if len(levels) < len(parts):
-        return None
-    if _SAME.get(name, name) == "pauc" and levels.keys() <= {("fpr", "<="), ("tpr", ">=")}:
-        return _partial(text, read_number(levels.get(("fpr", "<="), "1")), read_number(levels.get(("tpr", ">="), "0")))
-    if len(levels) != 1:
-        return None
-    ((rate, sign), number) = levels.popitem()
-    rule = RULES.get(f"{name}@{rate}")
-    if rule is None or rule.side != sign:
-        return None
-    loss_of, program_of = _POINTS[rule.kind]
-    if rate == "k":
-        k = int(number) if re.fullmatch(r"\+?\d+", number) else read_number(number)
-        loss, program = partial(loss_of, k=k), partial(program_of, k=k)
-        return Measure(text, f"Precision at {k}", loss, metrics.metric_by_name(text), program)
-    level = {rate: read_number(number)}
+def _at_a_point(name: MeasureName) -> Measure:
+    """A measure at an operating point, such as ``"precision@recall>=0.9"``."""
+    loss_of, program_of = _POINTS[name.kind]
+    measure, _, held = name.kind.partition("@")
+    level = {held: name.numbers[0]}
+    if held == "k":
+        metric = metrics.metric_by_name(name.text)
+        title = f"Precision at {name.numbers[0]}"
+        return Measure(name.text, title, partial(loss_of, **level), metric, partial(program_of, **level))
     loss_of(**level)  # refuses levels out of range
-    better = "specificity" if name == "fpr" else {"tpr": "recall"}.get(name, name)
-    constraint = f"{ {'tpr': 'recall'}.get(rate, rate) }{sign}{number}"
+    _, sign, number = re.split("(>=|<=)", name.text)
     return Measure(
-        text,
-        f"{_RATE_TITLES[name]} at {rate if rate in ('precision', 'recall') else rate.upper()} {float(number):g}",
+        name.text,
+        f"{_RATE_TITLES[measure]} at {held if held in ('precision', 'recall') else held.upper()} {name.numbers[0]:g}",
         partial(loss_of, **level),
-        metrics.metric_by_name(text),
+        metrics.metric_by_name(name.text),
         partial(program_of, **level),
-        maximize_threshold=better,
-        subject_to=constraint,
-        minimize=name == "fpr",
+        maximize_threshold="specificity" if measure == "fpr" else {"tpr": "recall"}.get(measure, measure),
+        subject_to=f"{ {'tpr': 'recall'}.get(held, held) }{sign}{number}",
+        minimize=measure == "fpr",
     )
 
 
-def _partial(text: str, max_fpr: float, min_tpr: float) -> Measure:
-    settings: dict[str, Any] = {"max_fpr": max_fpr, "min_tpr": min_tpr}
+def _partial(name: MeasureName) -> Measure:
+    settings: dict[str, Any] = dict(zip(("max_fpr", "min_tpr"), name.numbers, strict=True))
     loss = partial(partial_auc.PartialAUCLoss, **settings)
     loss()  # refuses levels out of range
     program = partial(partial_auc.partial_auc_program, **settings)
-    return Measure(text, "Partial AUROC", loss, metrics.metric_by_name(text), program)
+    return Measure(name.text, "Partial AUROC", loss, metrics.metric_by_name(name.text), program)
