@@ -24,7 +24,7 @@ import torch.nn.functional as F
 from harness import Action, interleave
 from records import Part, Row, Table, Verdict, script
 from setwise.lagrangian import DualAscent, SMeasure
-from setwise.lagrangian.s_measure import VARIANTS
+from setwise.lagrangian.regularizers.s_measure import VARIANTS
 from setwise_research.networks import ResNet18
 
 EXAMPLES = (10_000, 1_000_000)

@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 from setwise.lagrangian import DualAscent, SMeasure, exact_value
-from setwise.lagrangian.dualized import Dualized
+from setwise.lagrangian.dual_ascent.primal_dual import Dualized
 
 SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 10))]
 

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from setwise import lp, metrics
 from setwise.lagrangian import exact_multipliers, exact_value, f1_bound, s_measure_program
-from setwise.lagrangian.problems import FloorProblem, FProblem, water_level
-from setwise.lagrangian.surrogates import SURROGATES
+from setwise.lagrangian.regularizers.problems import FloorProblem, FProblem, water_level
+from setwise.lagrangian.regularizers.surrogates import SURROGATES
 
 CASES = 200
 

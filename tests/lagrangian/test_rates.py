@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from setwise import InputError, metrics
-from setwise.lagrangian import _cells, rates
-from setwise.lagrangian.rates import RateConstraint
+from setwise.lagrangian import RateConstraint
+from setwise.lagrangian.constraints import confusion, rates
 
 Sample = tuple[Tensor, Tensor, Tensor, Tensor]
 
@@ -50,7 +50,7 @@ def judged(name: str, scores: Tensor, labels: Tensor, weight: Tensor | None = No
     }[name]()
 
 
-FIXED = [name for name, rate in _cells.RATES.items() if rate.fixed and name != "churn"]
+FIXED = [name for name, rate in confusion.RATES.items() if rate.fixed and name != "churn"]
 NOT_FIXED = ["precision", "f1", "jaccard"]
 
 

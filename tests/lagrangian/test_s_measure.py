@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from setwise.lagrangian import DualAscent, ShapeHead, SMeasure, exact_value
-from setwise.lagrangian.s_measure import VARIANTS
+from setwise.lagrangian.regularizers.s_measure import VARIANTS
 
 FLOORS = ("precision@recall>=0.8", "recall@precision>=0.6", "tpr@fpr<=0.2", "auroc", "auprc")
 

@@ -1,8 +1,8 @@
 """Constraints of a comparison: their text with the table's own names of groups, and what they come to.
 
 ``"recall[group=sex]>=0.8"`` bounds the recall of every value of the column, ``"recall[sex=Female]>=0.8"`` that of one
-value, ``"tpr_difference[group=sex]<=0.05"`` how far they are apart. :mod:`setwise.lagrangian.rates` counts groups
-0, 1, ...; here they go by their names.
+value, ``"tpr_difference[group=sex]<=0.05"`` how far they are apart. :class:`~setwise.lagrangian.RateConstraint` counts
+groups 0, 1, ...; here they go by their names.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from setwise._checks import InputError
-from setwise.lagrangian import RateConstraint
-from setwise.lagrangian._report import Scored, constraint_report
-from setwise.lagrangian._threshold_search import TOLERANCE
-from setwise.lagrangian.rates import read_constraints
-from setwise.lagrangian.thresholds import ThresholdFit, adjust_threshold
+from setwise.lagrangian import RateConstraint, Scored, adjust_threshold
+from setwise.lagrangian.constraints.rates import read_constraints
+from setwise.lagrangian.constraints.report import constraint_report
+from setwise.lagrangian.constraints.threshold_search import TOLERANCE
+from setwise.lagrangian.constraints.thresholds import ThresholdFit
 
 _BRACKETS = re.compile(r"\[([^\[\]]*)\]")
 _WORDS = ("against", "reference")

@@ -16,9 +16,10 @@ import torch
 from torch import Tensor
 
 from setwise import _checks
-from setwise.lagrangian._certified import Asked, Certification, message
-from setwise.lagrangian._columns import Columns, column, group_codes
-from setwise.lagrangian._threshold_search import (
+from setwise.lagrangian.constraints.certificates import Asked, Certification, message
+from setwise.lagrangian.constraints.inputs import Columns, column, group_codes
+from setwise.lagrangian.constraints.rates import RateConstraint, read_constraints
+from setwise.lagrangian.constraints.threshold_search import (
     TOLERANCE,
     Curve,
     Judge,
@@ -29,7 +30,6 @@ from setwise.lagrangian._threshold_search import (
     best_place,
     running_counts,
 )
-from setwise.lagrangian.rates import RateConstraint, read_constraints
 from setwise.measures._base import positives, prepare
 from setwise.metrics.certified import ConstraintBound
 from setwise.metrics.constraints import read_rate

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from setwise import _checks
-from setwise.lagrangian._cells import RATES, Row, cell_sums, rate_values
+from setwise.lagrangian.constraints.confusion import RATES, Row, cell_sums, rate_values
 
 TOLERANCE = 1e-12
 _LEVELS = 101  # common rates from which the search for several thresholds starts

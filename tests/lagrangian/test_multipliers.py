@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from setwise import InputError
-from setwise.lagrangian.duals import ExampleMultipliers, Multipliers
+from setwise.lagrangian import ExampleMultipliers, Multipliers
 from setwise.lp import LinearProgram
 from support.highs import highs_solve
 

@@ -6,11 +6,11 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from setwise._checks import InputError
-from setwise.lagrangian._cells import RATES
+from setwise.lagrangian.constraints.confusion import RATES
 from setwise.metrics.names import NUMBER, read_number
 
 if TYPE_CHECKING:
-    from setwise.lagrangian.rates import RateConstraint
+    from setwise.lagrangian.constraints.rates import RateConstraint
 
 _DIFFERENCES = {
     "equalized_odds": ("tpr", "fpr"),
@@ -26,7 +26,7 @@ _FORMS = (
 
 
 def read_text(text: object) -> dict[str, Any]:
-    """What the text says, as the arguments of :class:`~setwise.lagrangian.rates.RateConstraint`."""
+    """What the text says, as the arguments of :class:`~setwise.lagrangian.constraints.rates.RateConstraint`."""
     if not isinstance(text, str):
         raise TypeError(f"Expected a constraint to be a string, but got {type(text).__name__}.")
     form = rf"(\w+)(?:\[([^\[\]]*)\])?(>=|<=|=)({NUMBER})(?:(?:±|\+-|\+/-)({NUMBER}))?"

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from setwise import _checks
-from setwise.lagrangian.exact import read_shapes
+from setwise.lagrangian.regularizers.exact import read_shapes
 
 
 def read_scores(score: Tensor, index: Tensor, num_examples: int, num_shapes: int) -> Tensor:

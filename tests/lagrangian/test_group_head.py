@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from setwise._checks import InputError
-from setwise.lagrangian.head import ShapeHead
+from setwise.lagrangian import ShapeHead
 
 
 class ConvNet(nn.Module):

@@ -10,13 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from setwise import _checks
-from setwise.lagrangian import exact
-from setwise.lagrangian._batches import read_scores, read_shape
-from setwise.lagrangian._tasks import Tasks
-from setwise.lagrangian.dualized import Batch, Dualized
-from setwise.lagrangian.floors import DualizedFloors
-from setwise.lagrangian.memory import ScoreMemory
-from setwise.lagrangian.problems import FProblem, Optimum, SetProblem, Sizes
+from setwise.lagrangian.dual_ascent.operating_points import DualizedFloors
+from setwise.lagrangian.dual_ascent.primal_dual import Batch, Dualized
+from setwise.lagrangian.regularizers import exact
+from setwise.lagrangian.regularizers.inputs import read_scores, read_shape
+from setwise.lagrangian.regularizers.problems import FProblem, Optimum, SetProblem, Sizes
+from setwise.lagrangian.regularizers.score_memory import ScoreMemory
+from setwise.lagrangian.regularizers.tasks import Tasks
 
 
 class Gap(NamedTuple):

@@ -9,10 +9,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from setwise.lagrangian._tasks import Tasks
-from setwise.lagrangian.dualized import Batch
-from setwise.lagrangian.duals import Multipliers
-from setwise.lagrangian.problems import Sizes
+from setwise.lagrangian.dual_ascent.primal_dual import Batch
+from setwise.lagrangian.multipliers import Multipliers
+from setwise.lagrangian.regularizers.problems import Sizes
+from setwise.lagrangian.regularizers.tasks import Tasks
 
 
 class DualizedFloors(nn.Module):

@@ -33,8 +33,8 @@ import torch
 from torch import Tensor
 
 from setwise import _checks
-from setwise.lagrangian.problems import FProblem
-from setwise.lagrangian.surrogates import surrogate_by_name
+from setwise.lagrangian.regularizers.problems import FProblem
+from setwise.lagrangian.regularizers.surrogates import surrogate_by_name
 
 
 class ExactMultipliers(NamedTuple):
@@ -72,7 +72,7 @@ def exact_value(
         beta: Of F-beta, positive.
         total: What the tau sum to. With ``total = n = |S+|`` and all divided by it this is the problem for scores n
             times as large, which is what :class:`~setwise.lagrangian.SMeasure` poses.
-        surrogate: ``"hinge"``, or another of :mod:`~setwise.lagrangian.surrogates`.
+        surrogate: ``"hinge"``, or another of :mod:`~setwise.lagrangian.regularizers.surrogates`.
     """
     wide, inside, problem = _read(scores, shapes, beta, total, surrogate)
     value = problem.value(wide[inside], wide[~inside], total=total)

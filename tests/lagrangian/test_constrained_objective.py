@@ -14,10 +14,9 @@ from torch import Tensor, nn
 import setwise
 from setwise import InputError
 from setwise.data import StratifiedBatchSampler
-from setwise.lagrangian._report import Scored
-from setwise.lagrangian.constrained import ConstrainedObjective
-from setwise.lagrangian.rates import equal_tpr, read_constraints
-from setwise.lagrangian.thresholds import Threshold
+from setwise.lagrangian import ConstrainedObjective, Scored, equal_tpr
+from setwise.lagrangian.constraints.rates import read_constraints
+from setwise.lagrangian.constraints.thresholds import Threshold
 
 
 @pytest.fixture(autouse=True)

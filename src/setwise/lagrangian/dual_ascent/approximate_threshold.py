@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from setwise.lagrangian._threshold import sorted_threshold
+from setwise.lagrangian.dual_ascent.projection_threshold import sorted_threshold
 
 
 def sampled_threshold(gamma: Tensor, delta: Tensor, samples: int, generator: torch.Generator | None) -> Tensor:

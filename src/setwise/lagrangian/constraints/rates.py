@@ -33,7 +33,7 @@ from torch import Tensor
 
 from setwise import _checks
 from setwise._checks import InputError
-from setwise.lagrangian._cells import (
+from setwise.lagrangian.constraints.confusion import (
     RATES,
     SURROGATES,
     LinearRows,
@@ -44,8 +44,8 @@ from setwise.lagrangian._cells import (
     rate_values,
     surrogate_rows,
 )
-from setwise.lagrangian._columns import Columns, above_threshold, column, group_codes
-from setwise.lagrangian._rate_text import read_text, write_text
+from setwise.lagrangian.constraints.inputs import Columns, above_threshold, column, group_codes
+from setwise.lagrangian.constraints.rate_text import read_text, write_text
 from setwise.measures._base import positives, prepare
 
 AGAINST = ("pairs", "overall")

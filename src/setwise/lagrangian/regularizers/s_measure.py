@@ -5,9 +5,9 @@ r"""A measure of the whole data set as a term to add to any loss.
 
 ``score`` predicts a *shape*, a property with two or more values such as big or small; ``index`` says which example of
 the data set each row is. The term is the optimal value V of a program over all examples (problem (3) of Ravi et al.
-2019; :mod:`~setwise.lagrangian.exact`): F-beta of the shape is at least (1 + beta^2) / (1 + V), so 1 is its best value.
-It is posed for scores of order 1: the papers' tau and eps times n = \|S+\|, everything divided by n. Its value, and so
-the weight that suits it, does not depend on the size of the data set.
+2019; :func:`~setwise.lagrangian.exact_value`): F-beta of the shape is at least (1 + beta^2) / (1 + V), so 1 is its
+best value. It is posed for scores of order 1: the papers' tau and eps times n = \|S+\|, everything divided by n. Its
+value, and so the weight that suits it, does not depend on the size of the data set.
 
 Variants, by what stands for the multipliers:
 
@@ -43,13 +43,13 @@ from torch import Tensor
 
 from setwise import _checks
 from setwise.distributed import ProcessGroupLike, Ranks, active, check_process_group
-from setwise.lagrangian._batches import read_scores, read_shape
-from setwise.lagrangian._tasks import tasks_of
-from setwise.lagrangian.dualized import Batch, Dualized
-from setwise.lagrangian.floors import DualizedFloors
-from setwise.lagrangian.judged import Judged
-from setwise.lagrangian.memory import ScoreMemory
-from setwise.lagrangian.problems import FProblem, Sizes
+from setwise.lagrangian.dual_ascent.operating_points import DualizedFloors
+from setwise.lagrangian.dual_ascent.primal_dual import Batch, Dualized
+from setwise.lagrangian.regularizers.inputs import read_scores, read_shape
+from setwise.lagrangian.regularizers.judged import Judged
+from setwise.lagrangian.regularizers.problems import FProblem, Sizes
+from setwise.lagrangian.regularizers.score_memory import ScoreMemory
+from setwise.lagrangian.regularizers.tasks import tasks_of
 
 VARIANTS = ("exact", "partial", "partial_step", "partial_touched", "partial_one", "full")
 SAMPLINGS = ("uniform", "balanced")

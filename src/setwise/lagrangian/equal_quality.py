@@ -49,9 +49,9 @@ from torch.nn import functional as F
 from setwise import _checks
 from setwise._checks import InputError
 from setwise.distributed import ProcessGroupLike, active, check_process_group
-from setwise.lagrangian._cells import cell_sums
-from setwise.lagrangian._columns import group_codes
-from setwise.lagrangian.duals import Multipliers
+from setwise.lagrangian.constraints.confusion import cell_sums
+from setwise.lagrangian.constraints.inputs import group_codes
+from setwise.lagrangian.multipliers import Multipliers
 from setwise.measures._base import wide
 
 FORMS = ("constraint", "worst", "max")

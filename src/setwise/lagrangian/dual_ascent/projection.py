@@ -10,7 +10,7 @@ and with k entries above eps > 0 the derivatives are those of a mean, d eps / d 
 for the entries above, 0 for the others; where eps = 0 is clamped, eps has none and tau_i has 1 where gamma_i <= 0.
 
 >>> import torch
->>> from setwise.lagrangian.projection import project
+>>> from setwise.lagrangian import project
 >>> project(torch.tensor([3.0, 0.5]), torch.tensor(1.0))  # 3 and 1 meet at their mean
 (tensor([2.0000, 0.5000]), tensor(2.))
 >>> project(torch.tensor([3.0]), torch.tensor(-1.0))
@@ -30,8 +30,8 @@ import torch
 from torch import Tensor, nn
 
 from setwise import _checks
-from setwise.lagrangian._soft_threshold import sampled_threshold, sinkhorn_threshold
-from setwise.lagrangian._threshold import exact_threshold
+from setwise.lagrangian.dual_ascent.approximate_threshold import sampled_threshold, sinkhorn_threshold
+from setwise.lagrangian.dual_ascent.projection_threshold import exact_threshold
 
 METHODS = ("newton", "sort", "one_pass", "sampled", "sinkhorn")
 """The names that :func:`project` takes as ``method``."""

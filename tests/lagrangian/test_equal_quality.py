@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from setwise import InputError, metrics
-from setwise.lagrangian.groups import EqualQuality, example_quality
+from setwise.lagrangian import EqualQuality
+from setwise.lagrangian.equal_quality import example_quality
 
 
 @pytest.fixture(autouse=True)

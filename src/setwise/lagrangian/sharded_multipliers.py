@@ -24,7 +24,7 @@ from torch import Tensor
 
 from setwise import _checks
 from setwise.distributed import ProcessGroupLike, Ranks, active, check_process_group
-from setwise.lagrangian.duals import ExampleMultipliers, read_integers
+from setwise.lagrangian.multipliers import ExampleMultipliers, read_integers
 
 
 class ShardedMultipliers(ExampleMultipliers):

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from setwise import _checks
-from setwise.lagrangian.exact import read_shapes
+from setwise.lagrangian.regularizers.exact import read_shapes
 from setwise.lp import LinearProgram
 
 

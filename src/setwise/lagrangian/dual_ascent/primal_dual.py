@@ -7,7 +7,7 @@ papers' T = 1 with sums over the mini-batch):
 
 over (tau, eps) in C = {tau_i <= eps, eps >= 0} ("partial"); or with (1/T) sum gamma_i (tau_i - eps) as well and only
 eps >= 0 kept ("full"). With ``augmented`` = rho each of these terms has its quadratic companion
-(:mod:`~setwise.lagrangian.duals`).
+(:mod:`~setwise.lagrangian.multipliers`).
 
 Steps are taken in the metric (1/T) sum tau_i^2 + eps^2, in which no step depends on the size of the data set: for
 every member of S+ in the batch tau_i -= s (mu~ + lambda~_i + gamma~_i), and eps -= s (B/N) dL/deps, so that a pass over
@@ -21,9 +21,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from setwise.lagrangian._threshold import sorted_threshold
-from setwise.lagrangian.duals import ExampleMultipliers, Multipliers
-from setwise.lagrangian.problems import FProblem, Sizes
+from setwise.lagrangian.dual_ascent.projection_threshold import sorted_threshold
+from setwise.lagrangian.multipliers import ExampleMultipliers, Multipliers
+from setwise.lagrangian.regularizers.problems import FProblem, Sizes
 
 
 class Residuals(NamedTuple):

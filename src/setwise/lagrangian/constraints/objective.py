@@ -1,7 +1,7 @@
 r"""An objective subject to constraints on rates of the whole data set, trained on mini-batches.
 
-For scores s, a threshold theta and rows v_k <= 0 of the constraints (:mod:`setwise.lagrangian.rates`) the model takes a
-step down on, the multipliers a step up on
+For scores s, a threshold theta and rows v_k <= 0 of the constraints (:mod:`~setwise.lagrangian.constraints.rates`) the
+model takes a step down on, the multipliers a step up on
 
     objective(s - theta) + sum_k lambda_k u_k(s - theta)        and        lambda_k <- max(0, lambda_k + eta v_k).
 
@@ -41,13 +41,21 @@ from torch import Tensor, nn
 from setwise import _checks
 from setwise._checks import InputError
 from setwise.distributed import ProcessGroupLike, Ranks, active, check_process_group
-from setwise.lagrangian._cells import RATES, SURROGATES, LinearRows, Row, cell_sums, linear_rows, surrogate_rows
-from setwise.lagrangian._columns import Columns
-from setwise.lagrangian._objective import read_objective
-from setwise.lagrangian._report import ConstraintReport, Scored, constraint_report
-from setwise.lagrangian.duals import Multipliers
-from setwise.lagrangian.rates import RateConstraint, read_constraints
-from setwise.lagrangian.thresholds import Threshold
+from setwise.lagrangian.constraints.confusion import (
+    RATES,
+    SURROGATES,
+    LinearRows,
+    Row,
+    cell_sums,
+    linear_rows,
+    surrogate_rows,
+)
+from setwise.lagrangian.constraints.inputs import Columns
+from setwise.lagrangian.constraints.losses import read_objective
+from setwise.lagrangian.constraints.rates import RateConstraint, read_constraints
+from setwise.lagrangian.constraints.report import ConstraintReport, Scored, constraint_report
+from setwise.lagrangian.constraints.thresholds import Threshold
+from setwise.lagrangian.multipliers import Multipliers
 from setwise.measures._base import prepare
 
 _MIXED = ("accuracy", "error", "churn")  # rates that rise with some decisions and fall with others
@@ -63,7 +71,7 @@ class ConstrainedObjective(nn.Module):
 
     Args:
         objective: A loss ``loss(scores, labels)``, ``"cross_entropy"``, or the name of a measure such as ``"auc"``.
-        constraints: One or several, as :class:`~setwise.lagrangian.rates.RateConstraint` or text.
+        constraints: One or several, as :class:`~setwise.lagrangian.constraints.rates.RateConstraint` or text.
         labels: All labels of the training set, 0 or 1; for the counts that normalize rates.  # shape: (n,)
         group: Groups of the training set, or columns by name, where a constraint needs them.  # shape: (n,)
         weight: Weights of the training set.  # shape: (n,)

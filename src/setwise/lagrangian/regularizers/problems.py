@@ -32,7 +32,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from setwise.lagrangian.surrogates import SURROGATES, Surrogate
+from setwise.lagrangian.regularizers.surrogates import SURROGATES, Surrogate
 
 PASSES = 200  # of Newton's iteration, which ends by itself after a few
 HALVINGS = 64  # of an interval: down to rounding in float64

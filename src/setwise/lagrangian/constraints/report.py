@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from setwise import _checks
-from setwise.lagrangian._cells import RATES, Row
-from setwise.lagrangian._columns import Columns
-from setwise.lagrangian.rates import RateConstraint
-from setwise.lagrangian.thresholds import Threshold
+from setwise.lagrangian.constraints.confusion import RATES, Row
+from setwise.lagrangian.constraints.inputs import Columns
+from setwise.lagrangian.constraints.rates import RateConstraint
+from setwise.lagrangian.constraints.thresholds import Threshold
 from setwise.metrics import rate_bound
 
 

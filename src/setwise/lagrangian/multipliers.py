@@ -17,7 +17,7 @@ itself (the proxy-Lagrangian).
 The smallest x^2 with x >= 3 is 9, and d 9 / d 3 = 6 is its multiplier:
 
 >>> import torch
->>> from setwise.lagrangian.duals import Multipliers
+>>> from setwise.lagrangian import Multipliers
 >>> x = torch.nn.Parameter(torch.zeros(1))
 >>> duals = Multipliers(augmented=1.0)
 >>> descent, ascent = torch.optim.SGD([x], lr=0.1), duals.optimizer(0.5)

@@ -25,11 +25,11 @@ from torch import Tensor, nn
 
 from setwise import _checks
 from setwise._checks import InputError
-from setwise.lagrangian._certified import Asked
-from setwise.lagrangian._columns import Columns
-from setwise.lagrangian._threshold_search import TOLERANCE, Objective, best_place
-from setwise.lagrangian.rates import RateConstraint, read_constraints
-from setwise.lagrangian.thresholds import Threshold, ThresholdFit, ThresholdProblem
+from setwise.lagrangian.constraints.certificates import Asked
+from setwise.lagrangian.constraints.inputs import Columns
+from setwise.lagrangian.constraints.rates import RateConstraint, read_constraints
+from setwise.lagrangian.constraints.threshold_search import TOLERANCE, Objective, best_place
+from setwise.lagrangian.constraints.thresholds import Threshold, ThresholdFit, ThresholdProblem
 from setwise.lp import LinearProgram, solve
 from setwise.metrics.certified import ConstraintBound
 
@@ -118,8 +118,8 @@ class Selection:
     Args:
         constraints: What the chosen model must meet.
         maximize: The measure of the decisions to be maximized, as in
-            :func:`~setwise.lagrangian.thresholds.adjust_threshold`; ``"shrink"`` wants ``"accuracy"`` or another that
-            is linear in the decisions.
+            :func:`~setwise.lagrangian.adjust_threshold`; ``"shrink"`` wants ``"accuracy"`` or another that is linear in
+            the decisions.
         adjust: Whether the threshold of each iterate is moved to where it is best.
         per_group: A column of which each group may get a threshold of its own; it is then needed to predict.
         confidence: Certify the constraints of each iterate for new data, in (0, 1); a certified one comes before any

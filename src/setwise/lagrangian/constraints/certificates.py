@@ -19,8 +19,8 @@ from torch import Tensor
 
 from setwise import _checks
 from setwise._checks import InputError
-from setwise.lagrangian._columns import Columns
-from setwise.lagrangian.rates import RateConstraint
+from setwise.lagrangian.constraints.inputs import Columns
+from setwise.lagrangian.constraints.rates import RateConstraint
 from setwise.metrics._inputs import next_above
 from setwise.metrics._sequence import Mask, Rows
 from setwise.metrics.certified import CertifiedSet, ConstraintBound, Requirement, certify, describe

@@ -25,9 +25,9 @@ from typing import Any
 import torch
 
 from setwise import _checks
-from setwise.lagrangian.dualized import Batch, Dualized
-from setwise.lagrangian.problems import Sizes
-from setwise.lagrangian.s_measure import SMeasure
+from setwise.lagrangian.dual_ascent.primal_dual import Batch, Dualized
+from setwise.lagrangian.regularizers.problems import Sizes
+from setwise.lagrangian.regularizers.s_measure import SMeasure
 
 SCHEDULES = ("auto", "epoch", "step", "touched", "one")
 DECAYS = ("constant", "inverse")

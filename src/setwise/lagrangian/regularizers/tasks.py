@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from setwise import _checks
-from setwise.lagrangian.problems import FloorProblem, FProblem, SetProblem
-from setwise.lagrangian.surrogates import surrogate_by_name
+from setwise.lagrangian.regularizers.problems import FloorProblem, FProblem, SetProblem
+from setwise.lagrangian.regularizers.surrogates import surrogate_by_name
 from setwise.measures import parse
 
 GRID = 10  # points of an area, as in the papers' grid of operating points
