@@ -44,20 +44,11 @@ class DualizedFloors(nn.Module):
 
     def parts(self, scores: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:  # noqa: ARG002 (one signature)
         """What a member of S+ and one of S- adds to L, both of shape (batch, tasks)."""
-        b, force = self.threshold.to(scores), self.force().to(scores)
-        found = [
-            (p.positive_part(scores[:, k], b[k], force[k]), p.negative_part(scores[:, k], b[k], force[k]))
-            for p, k in self.tasks.groups()
-        ]
-        positive, negative = zip(*found, strict=True)
-        return torch.cat(positive, 1), torch.cat(negative, 1)
+        return self.tasks.parts(scores, self.threshold.to(scores), self.force().to(scores))
 
     def constant(self, sizes: Sizes) -> Tensor:
         """The part of L without examples, shape (tasks,)."""
-        b, force = self.threshold.to(sizes.total), self.force().to(sizes.total)
-        return torch.cat([
-            p.constant(b[k], force[k], sizes.of(k)) for p, k in self.tasks.groups()
-        ])  # fmt: skip
+        return self.tasks.constant(self.threshold.to(sizes.total), self.force().to(sizes.total), sizes)
 
     def descend(self, batch: Batch, sizes: Sizes, *, step: float) -> None:
         """A step of the thresholds along the batch's estimate of -dL/db; a pass over the data is one full step."""
@@ -73,9 +64,7 @@ class DualizedFloors(nn.Module):
         """A step of the multipliers along the violation that the batch (usually all examples) shows."""
         b, one, zero = self.threshold, torch.ones_like(self.threshold), torch.zeros_like(self.threshold)
         with_it, without = (self._sums(batch, sizes, b, force, whole=True) for force in (one, zero))
-        bound = torch.cat([
-            p.constant(b[k], one[k], sizes.of(k)) for p, k in self.tasks.groups()
-        ])  # fmt: skip
+        bound = self.tasks.constant(b, one, sizes)
         self.violation.copy_(with_it - without + bound)
         self.duals.record(self.violation)
         optimizer = self.duals.optimizer(steps[0])

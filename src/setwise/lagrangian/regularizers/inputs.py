@@ -48,3 +48,14 @@ def read_shape(shape: Tensor, index: Tensor, num_shapes: int) -> Tensor:
                 f"Expected `shape` to hold whole numbers from 0 to {num_shapes - 1}, but it spans [{low}, {high}]."
             )
     return shape.to(torch.int16)
+
+
+def read_source(source: Tensor, num_examples: int, rows: int) -> Tensor:
+    """Old row numbers in the new order of a data set in which every example has so many rows; -1 for new ones."""
+    _checks.is_tensor("source", source)
+    if source.dtype != torch.int64 or source.ndim != 1:
+        raise TypeError(f"Expected `source` to be int64 of shape (n,), but got {source.dtype}, {tuple(source.shape)}.")
+    if len(source) and not -1 <= int(source.min()) <= int(source.max()) < num_examples:
+        raise _checks.InputError(f"Expected `source` to be in [-1, {num_examples - 1}].")
+    steps = torch.arange(rows, device=source.device)
+    return torch.where(source[:, None] >= 0, source[:, None] * rows + steps, -1).reshape(-1)

@@ -48,6 +48,15 @@ class Optimum(NamedTuple):
     feasible: bool
 
 
+class Gap(NamedTuple):
+    """How far the current variables are from the optimum for the remembered scores."""
+
+    value: float  # objective at the current variables
+    optimum: float  # exact, inf where the scores admit no feasible point
+    gap: float  # |value - optimum|
+    residual: float  # by how much the current variables break a constraint
+
+
 class Sizes(NamedTuple):
     """How many examples each task has, all of shape (tasks,)."""
 
@@ -246,6 +255,11 @@ class FloorProblem(SetProblem):
         missed = float(torch.relu(1 + b - positive).sum()) if weights[0] else 0.0
         false = float(torch.relu(1 + negative - b).sum()) if weights[1] else 0.0
         return weights[0] * missed + weights[1] * false
+
+
+def mean(values: list[float]) -> float:
+    """The mean over the tasks; inf where there is none."""
+    return sum(values) / len(values) if values else math.inf
 
 
 def water_level(scores: Tensor, total: float) -> float:

@@ -36,18 +36,20 @@ Gap(value=1.5, optimum=1.5, gap=0.0, residual=0.0)
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from setwise import _checks
 from setwise.distributed import ProcessGroupLike, Ranks, active, check_process_group
 from setwise.lagrangian.dual_ascent.operating_points import DualizedFloors
 from setwise.lagrangian.dual_ascent.primal_dual import Batch, Dualized
-from setwise.lagrangian.regularizers.inputs import read_scores, read_shape
-from setwise.lagrangian.regularizers.judged import Judged
-from setwise.lagrangian.regularizers.problems import FProblem, Sizes
+from setwise.lagrangian.regularizers import exact
+from setwise.lagrangian.regularizers.inputs import read_scores, read_shape, read_source
+from setwise.lagrangian.regularizers.problems import FProblem, Gap, Optimum, SetProblem, Sizes, mean
 from setwise.lagrangian.regularizers.score_memory import ScoreMemory
 from setwise.lagrangian.regularizers.tasks import tasks_of
 
@@ -58,7 +60,7 @@ SOLVES = 32  # exact solutions per pass over the data: each is a few passes over
 AUGMENTED = 1.0
 
 
-class SMeasure(Judged):
+class SMeasure(nn.Module):
     r"""A measure over a whole data set as a term of the loss; see the module's text.
 
     Args:
@@ -80,6 +82,11 @@ class SMeasure(Judged):
         process_group: Over which ranks a batch is spread (:mod:`setwise.distributed`). In training mode all ranks
             gather scores, shapes and indices and take the same steps, so that their memories and multipliers agree.
     """
+
+    variable: Tensor  # eps or threshold of each task, shape: (tasks,)
+    multiplier: Tensor  # of each task's constraint, shape: (tasks,)
+    _since: Tensor
+    _solved: Tensor
 
     def __init__(
         self,
@@ -116,32 +123,22 @@ class SMeasure(Judged):
         self.register_buffer("multiplier", torch.zeros(count, dtype=torch.float64))
         self.register_buffer("_since", torch.zeros((), dtype=torch.int64))  # rows since the last exact solution
         self.register_buffer("_solved", torch.zeros((), dtype=torch.bool))
-        self.dualized = self._make_dualized(augmented)
+        rho = (0.0 if scaling == "paper" else AUGMENTED) if augmented is None else float(augmented)
+        self.dualized = self._make_dualized(rho)
         self.last: Batch | None = None  # what the last call saw, for a DualAscent's step
 
-    _since: Tensor
-    _solved: Tensor
-
-    def _make_dualized(self, augmented: float | None) -> Dualized | DualizedFloors | None:
+    def _make_dualized(self, rho: float) -> Dualized | DualizedFloors | None:
         if self.variant == "exact":
             return None
-        rho = (0.0 if self.scaling == "paper" else AUGMENTED) if augmented is None else float(augmented)
-        problem = self.tasks.problems[0]
+        problem, maximum, full = self.tasks.problems[0], self.max_multiplier, self.variant == "full"
         if isinstance(problem, FProblem):
-            return Dualized(
-                len(self.memory),
-                len(self.tasks),
-                problem,
-                full=self.variant == "full",
-                augmented=rho,
-                maximum=self.max_multiplier,
-            )
+            return Dualized(len(self.memory), len(self.tasks), problem, full=full, augmented=rho, maximum=maximum)
         if self.variant != "partial" or self.scaling == "paper":
             raise _checks.InputError(
                 f"Expected `variant` to be 'exact' or 'partial', with normalized scaling, for {self.measure!r}, "
                 f"but got {self.variant!r} with {self.scaling!r}."
             )
-        return DualizedFloors(self.tasks, augmented=rho, maximum=self.max_multiplier)
+        return DualizedFloors(self.tasks, augmented=rho, maximum=maximum)
 
     def forward(self, score: Tensor, shape: Tensor, index: Tensor) -> Tensor:
         """The term of a batch, an unbiased estimate of the whole data set's. In training mode it also remembers.
@@ -171,9 +168,8 @@ class SMeasure(Judged):
         positive, negative, constant = self._parts(batch, sizes)
         up, down = self._weights(batch, sizes)
         zero = batch.scores.new_zeros(())
-        sums = (up * torch.where(batch.own, positive, zero)).sum(0) + (
-            down * torch.where(batch.other, negative, zero)
-        ).sum(0)
+        ours = (up * torch.where(batch.own, positive, zero)).sum(0)
+        sums = ours + (down * torch.where(batch.other, negative, zero)).sum(0)
         return torch.where(sizes.positives > 0, constant + sums / sizes.total, zero)
 
     def _weights(self, batch: Batch, sizes: Sizes) -> tuple[Tensor, Tensor]:
@@ -183,18 +179,16 @@ class SMeasure(Judged):
             return one, one
         if self.sampling == "balanced":
             return sizes.positives / batch.own.sum(0).clamp(min=1), sizes.negatives / batch.other.sum(0).clamp(min=1)
-        known = self.memory.counts.sum()
-        return one * known / len(batch.rows), one * known / len(batch.rows)
+        each = one * self.memory.counts.sum() / len(batch.rows)
+        return each, each
 
     def _batch(self, scores: Tensor, own: Tensor, other: Tensor, rows: Tensor, sizes: Sizes) -> Batch:
         one = torch.ones_like(sizes.total)
         batch = Batch(scores, own, other, rows, one, one)
-        if self.dualized is None or len(rows) == 0:
+        if self.dualized is None or len(rows) == 0 or not self._is_normalized:
             return batch
         up, down = self._weights(batch, sizes)
-        if self._is_normalized:
-            batch = batch._replace(share=1 / up, factor=down / up)
-        return batch
+        return batch._replace(share=1 / up, factor=down / up)
 
     def set_shapes(self, shapes: Tensor) -> None:
         """Tell the shapes of the whole data set, so that their numbers are right from the first batch on.
@@ -235,15 +229,7 @@ class SMeasure(Judged):
         Args:
             source: Old indices in the new order.  # shape: (new num_examples,)
         """
-        _checks.is_tensor("source", source)
-        if source.dtype != torch.int64 or source.ndim != 1:
-            raise TypeError(
-                f"Expected `source` to be int64 of shape (n,), but got {source.dtype}, {tuple(source.shape)}."
-            )
-        if len(source) and not -1 <= int(source.min()) <= int(source.max()) < self.num_examples:
-            raise _checks.InputError(f"Expected `source` to be in [-1, {self.num_examples - 1}].")
-        steps = torch.arange(self.tasks.rows, device=source.device)
-        rows = torch.where(source[:, None] >= 0, source[:, None] * self.tasks.rows + steps, -1).reshape(-1)
+        rows = read_source(source, self.num_examples, self.tasks.rows)
         self.memory.take(rows)
         self.last = None
         if isinstance(self.dualized, Dualized):
@@ -278,6 +264,139 @@ class SMeasure(Judged):
 
         wide, shapes, rows = read() if ranks is None else ranks.rows(read, score)
         return self.tasks.spread(wide, shapes, rows)
+
+    def exact_value(self, scores: Tensor, shapes: Tensor, *, total: float = 1.0) -> Tensor:
+        """The optimum of the problem for any scores, differentiable; inf (without gradient) where infeasible.
+
+        For F-measures that is problem (3) as the papers pose it, with tau that sum to ``total``; with
+        ``total = |S+|`` it is the value of the term for the same scores. Operating points are always over n.
+
+        Args:
+            scores: Of any number of examples.  # shape: (N,), or (N, num_shapes)
+            shapes: Their shapes.  # shape: (N,)
+            total: What the tau of each task sum to.
+        """
+        _checks.is_floating("scores", scores)
+        _checks.in_range("total", total, 0, open_low=True)
+        index = torch.arange(len(scores), device=scores.device)
+        wide = read_scores(scores, index, len(scores), self.num_shapes).double()
+        rows, kinds, _ = self.tasks.spread(wide, read_shape(shapes, index, self.num_shapes), index)
+        values, own, other = self.tasks.scores(rows), *self.tasks.members(kinds)
+        found = []
+        for k, problem in enumerate(self.tasks.each()):
+            positive, negative = values[own[:, k], k], values[other[:, k], k]
+            whole = total if isinstance(problem, FProblem) else float(max(1, len(positive)))
+            found.append(problem.value(positive, negative, total=whole))
+        value = torch.stack(found).mean()
+        return value if scores.dtype == torch.float64 else value.float()
+
+    def optimum(self) -> float:
+        """The term's optimum for the remembered scores, mean over the tasks; inf where they admit no feasible point."""
+        return mean([optimum.value for optimum in self._optima(capped=False)])
+
+    def f1_bound(self, value: Tensor | float | None = None, shapes: Tensor | None = None) -> float:
+        """What scores prove: F-beta of the shape, thresholded at 0, is at least this (mean of the tasks).
+
+        By the hinge program, whatever the surrogate in use; 0 where there is no feasible point.
+
+        Args:
+            value: A value of the problem, or with ``shapes`` scores; without either the remembered scores count.
+            shapes: Shapes of the scores, for two shapes.
+        """
+        problem = self.tasks.problems[0]
+        if not isinstance(problem, FProblem):
+            raise _checks.InputError(f"Expected an F-measure for a bound on it, but the measure is {self.measure!r}.")
+        if value is not None:
+            return exact.f1_bound(value, shapes, beta=problem.beta)
+        program = FProblem(problem.beta)
+        values = [program.solve(ours, others, total=max(1.0, len(ours))).value for _, ours, others, _ in self._sets()]
+        return mean([exact.f1_bound(value, beta=problem.beta) for value in values])
+
+    @torch.no_grad()
+    def gap(self) -> Gap:
+        """The current variables beside the exact optimum, both for the remembered scores; means over the tasks."""
+        variable = self.variable if self.dualized is None else self.dualized.variables()
+        values, residual = [], 0.0
+        for (problem, positive, negative, total), now in zip(self._sets(), variable.tolist(), strict=True):
+            if len(positive):
+                values.append(problem.objective(positive, negative, now, total=total))
+                residual = max(residual, problem.violation(positive, negative, now, total=total))
+        if isinstance(self.dualized, Dualized):
+            own, _ = self.tasks.members(torch.where(self.memory.seen, self.memory.shapes, -1))
+            residual = self.dualized.residuals(self.tasks.scores(self.memory.scores), own, self.sizes().total).largest()
+        value, optimum = mean(values), self.optimum()
+        return Gap(value, optimum, math.inf if math.isinf(optimum) else abs(value - optimum), residual)
+
+    @torch.no_grad()
+    def example_weights(self) -> Tensor:
+        """The weights of the weighted risk that has the same gradient as the term at the remembered scores.
+
+        The risk is sum_i w_i (-q_i) over S+ and sum_j w_j q_j over S-: the measure split into a sum over examples.
+
+        Returns:
+            Non-negative weights, 0 for examples not yet seen.  # shape: (num_examples,), or (num_examples, num_shapes)
+        """
+        rows = torch.arange(len(self.memory), device=self.memory.scores.device)
+        shapes = torch.where(self.memory.seen, self.memory.shapes, -1)
+        own, other = self.tasks.members(shapes)
+        with torch.enable_grad():
+            leaf = self.memory.scores.detach().clone().double().requires_grad_()
+            sizes = self.sizes()
+            every = Batch(self.tasks.scores(leaf), own, other, rows, sizes.total, sizes.total)
+            positive, negative, _ = self._parts(every, sizes)
+            zero = leaf.new_zeros(())
+            sums = torch.where(own, positive, zero).sum(0) + torch.where(other, negative, zero).sum(0)
+            (gradient,) = torch.autograd.grad((sums / sizes.total).mean(), leaf)
+        weights = gradient.abs().reshape(self.num_examples, -1)
+        return weights[:, 0] if weights.shape[1] == 1 else weights
+
+    def sizes(self) -> Sizes:
+        """How many members of S+ and S- each task has among the examples whose shape is known."""
+        positives, negatives = (count.to(self.memory.scores) for count in self.tasks.sizes(self.memory.counts))
+        total = positives.clamp(min=1) if self._is_normalized else torch.ones_like(positives)
+        return Sizes(positives, negatives, total)
+
+    def _sets(self) -> Iterator[tuple[SetProblem, Tensor, Tensor, float]]:
+        """Problem, scores of S+ and of S-, and total of each task, from what has been seen."""
+        seen = self.memory.seen
+        scores = self.tasks.scores(self.memory.scores[seen]).double()
+        own, other = self.tasks.members(self.memory.shapes[seen])
+        for k, problem in enumerate(self.tasks.each()):
+            positive, negative = scores[own[:, k], k], scores[other[:, k], k]
+            total = float(max(1, len(positive))) if self._is_normalized else 1.0
+            yield problem, positive, negative, total
+
+    def _optima(self, *, capped: bool) -> list[Optimum]:
+        found = []
+        for problem, positive, negative, total in self._sets():
+            if len(positive) == 0:
+                found.append(Optimum(math.inf, 0.0, 0.0, feasible=False))
+                continue
+            cap = self._cap(problem, len(negative) / len(positive)) if capped else math.inf
+            found.append(problem.solve(positive, negative, total=total, cap=cap))
+        return found
+
+    def _cap(self, problem: SetProblem, ratio: float) -> float:
+        if self.max_multiplier is not None:
+            return self.max_multiplier
+        return (problem.beta**2 if isinstance(problem, FProblem) else 1.0) + ratio
+
+    def _parts(self, batch: Batch, sizes: Sizes) -> tuple[Tensor, Tensor, Tensor]:
+        if self.dualized is not None:
+            positive, negative = self.dualized.parts(batch.scores, batch.rows)
+            return positive, negative, self.dualized.constant(sizes)
+        variable, multiplier = self.variable.to(batch.scores), self.multiplier.to(batch.scores)
+        positive, negative = self.tasks.parts(batch.scores, variable, multiplier)
+        return positive, negative, self.tasks.constant(variable, multiplier, sizes)
+
+    @property
+    def num_examples(self) -> int:
+        """How many examples the data set has."""
+        return len(self.memory) // self.tasks.rows
+
+    @property
+    def _is_normalized(self) -> bool:
+        return self.scaling == "normalized"
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
         super()._load_from_state_dict(state_dict, prefix, *rest)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from setwise import _checks
-from setwise.lagrangian.regularizers.problems import FloorProblem, FProblem, SetProblem
+from setwise.lagrangian.regularizers.problems import FloorProblem, FProblem, SetProblem, Sizes
 from setwise.lagrangian.regularizers.surrogates import surrogate_by_name
 from setwise.measures import parse
 
@@ -58,9 +58,9 @@ class Tasks:
             return [(self.problems[0], slice(None))]
         return [(problem, slice(k, k + 1)) for k, problem in enumerate(self.problems)]
 
-    def problem(self, task: int) -> SetProblem:
-        """The problem of one task."""
-        return self.problems[task if len(self.problems) > 1 else 0]
+    def each(self) -> tuple[SetProblem, ...]:
+        """The problem of each task."""
+        return self.problems if len(self.problems) > 1 else self.problems * len(self)
 
     def scores(self, scores: Tensor) -> Tensor:
         """The score that each task reads, shape (rows, tasks), from shape (rows, width)."""
@@ -79,6 +79,17 @@ class Tasks:
         positives = counts[list(self.positive)]
         negative = counts.new_tensor(self.negative)
         return positives, torch.where(negative < 0, counts.sum() - positives, counts[negative.clamp(min=0)])
+
+    def parts(self, scores: Tensor, variable: Tensor, multiplier: Tensor) -> tuple[Tensor, Tensor]:
+        """p(q_i) and g(q_j) of the Lagrangian L for every row, as if it were in S+ and in S-; (batch, tasks) each."""
+        columns = [(p, scores[:, k], variable[k], multiplier[k]) for p, k in self.groups()]
+        found = [(p.positive_part(*column), p.negative_part(*column)) for p, *column in columns]
+        positive, negative = zip(*found, strict=True)
+        return torch.cat(positive, 1), torch.cat(negative, 1)
+
+    def constant(self, variable: Tensor, multiplier: Tensor, sizes: Sizes) -> Tensor:
+        """The part of L without examples, shape (tasks,)."""
+        return torch.cat([p.constant(variable[k], multiplier[k], sizes.of(k)) for p, k in self.groups()])
 
     @property
     def num_shapes(self) -> int:
