@@ -8,7 +8,7 @@
 
 from setwise import distributed, functional, lagrangian, losses, lp, measures, metrics
 from setwise._checks import InputError
-from setwise.lagrangian import ConstrainedObjective, DualAscent, EqualQuality, RateConstraint, ShapeHead, SMeasure
+from setwise.lagrangian import ConstrainedObjective, DualAscent, EqualQuality, GroupHead, RateConstraint, SMeasure
 from setwise.losses import (
     AUCLoss,
     AveragePrecisionLoss,
@@ -46,6 +46,7 @@ __all__ = [
     "FBetaLoss",
     "FPRAtTPRLoss",
     "GMeanLoss",
+    "GroupHead",
     "InputError",
     "JaccardLoss",
     "KappaLoss",
@@ -61,7 +62,6 @@ __all__ = [
     "RecallAtPrecisionLoss",
     "Recipe",
     "SMeasure",
-    "ShapeHead",
     "TPRAtFPRLoss",
     "TverskyLoss",
     "__version__",

@@ -1,4 +1,4 @@
-"""ShapeHead: what it pools, how it attaches, and what survives copies, pickles and checkpoints."""
+"""GroupHead: what it pools, how it attaches, and what survives copies, pickles and checkpoints."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from setwise._checks import InputError
-from setwise.lagrangian import ShapeHead
+from setwise.lagrangian import GroupHead
 
 
 class ConvNet(nn.Module):
@@ -52,10 +52,10 @@ class Encoder(nn.Module):
         return {"last_hidden_state": hidden, "logits": self.classify(hidden[:, 0])}
 
 
-@pytest.mark.parametrize(("num_shapes", "shape"), [(2, (6,)), (3, (6, 3))])
+@pytest.mark.parametrize(("num_groups", "shape"), [(2, (6,)), (3, (6, 3))])
 @pytest.mark.parametrize("lazy", [False, True])
-def test_vectors_maps_volumes_and_tokens(num_shapes: int, shape: tuple[int, ...], lazy: bool) -> None:
-    head = ShapeHead(None if lazy else 7, num_shapes)
+def test_vectors_maps_volumes_and_tokens(num_groups: int, shape: tuple[int, ...], lazy: bool) -> None:
+    head = GroupHead(None if lazy else 7, num_groups)
     vectors = torch.randn(6, 7)
     for features in (
         vectors,
@@ -67,18 +67,18 @@ def test_vectors_maps_volumes_and_tokens(num_shapes: int, shape: tuple[int, ...]
         assert scores.shape == shape
         torch.testing.assert_close(scores, head(vectors))
     expected = vectors @ head.linear.weight.T + head.linear.bias
-    torch.testing.assert_close(head(vectors), expected.squeeze(1) if num_shapes == 2 else expected)
+    torch.testing.assert_close(head(vectors), expected.squeeze(1) if num_groups == 2 else expected)
 
 
 def test_pooling_is_the_mean() -> None:
-    head = ShapeHead(7)
+    head = GroupHead(7)
     maps, tokens = torch.randn(2, 7, 3, 5), torch.randn(2, 4, 7)
     torch.testing.assert_close(head(maps), head(maps.mean(dim=(2, 3))))
     torch.testing.assert_close(head(tokens), head(tokens.mean(dim=1)))
 
 
 def test_masked_tokens_do_not_count() -> None:
-    head = ShapeHead(7)
+    head = GroupHead(7)
     tokens = torch.randn(3, 4, 7)
     mask = torch.tensor([[1, 1, 0, 0], [1, 1, 1, 1], [0, 0, 0, 0]])
     found = head(tokens, mask=mask)
@@ -91,7 +91,7 @@ def test_masked_tokens_do_not_count() -> None:
 @pytest.mark.parametrize("lazy", [False, True])
 def test_at_the_start_the_network_gets_no_gradient(lazy: bool) -> None:
     features = torch.randn(5, 20, requires_grad=True)
-    head = ShapeHead(None if lazy else 20, 4)
+    head = GroupHead(None if lazy else 20, 4)
     (head(features) * torch.randn(5, 4)).sum().backward()
     assert torch.equal(features.grad, torch.zeros(5, 20))  # type: ignore[arg-type]
     assert float(head.linear.weight.grad.abs().sum()) > 0  # type: ignore[union-attr]
@@ -99,7 +99,7 @@ def test_at_the_start_the_network_gets_no_gradient(lazy: bool) -> None:
 
 def test_attached_scores_are_those_of_the_layer() -> None:
     network = small_network()
-    head = ShapeHead.attached(network, "layer4", num_shapes=3)
+    head = GroupHead.attached(network, "layer4", num_groups=3)
     images = torch.rand(2, 3, 16, 16)
     logits = network(images)
     last = network.features(images)  # the same layer's maps; the hook sees this forward too
@@ -113,17 +113,17 @@ def test_attached_scores_are_those_of_the_layer() -> None:
 
 def test_one_step_trains_network_and_head() -> None:
     network = small_network()
-    head = ShapeHead.attached(network, "layer4")
+    head = GroupHead.attached(network, "layer4")
     # Before the first forward the head does not know its width; the optimizer takes it all the same.
     optimizer = torch.optim.Adam([*network.parameters(), *head.parameters()], lr=0.01)
     images = torch.rand(8, 3, 16, 16)
-    shapes = torch.arange(8) % 2
-    images[shapes == 1] += 1
+    groups = torch.arange(8) % 2
+    images[groups == 1] += 1
     losses = []
     for _ in range(8):
         optimizer.zero_grad()
         network(images)
-        loss = nn.functional.binary_cross_entropy_with_logits(head(), shapes.float())
+        loss = nn.functional.binary_cross_entropy_with_logits(head(), groups.float())
         loss.backward()
         losses.append(loss.item())
         optimizer.step()
@@ -135,11 +135,11 @@ def test_one_step_trains_network_and_head() -> None:
 
 def test_a_sequence_network_gives_tokens_or_a_mapping() -> None:
     network = Encoder()
-    inner, outer = ShapeHead.attached(network, "body"), ShapeHead.attached(network, "", in_features=8)
+    inner, outer = GroupHead.attached(network, "body"), GroupHead.attached(network, "", in_features=8)
     inner.linear = outer.linear
     network(torch.randn(2, 5, 8))
     torch.testing.assert_close(inner(), outer())  # the mapping starts with what `body` gives
-    attention = ShapeHead.attached(network, "body.self_attn")
+    attention = GroupHead.attached(network, "body.self_attn")
     network.train()
     network(torch.randn(2, 5, 8))
     assert attention().shape == (2,)  # attention gives a tuple
@@ -147,10 +147,10 @@ def test_a_sequence_network_gives_tokens_or_a_mapping() -> None:
 
 def test_it_follows_device_and_dtype_of_the_network() -> None:
     network = small_network().double()
-    head = ShapeHead.attached(network, "layer3")
+    head = GroupHead.attached(network, "layer3")
     network(torch.rand(2, 3, 16, 16, dtype=torch.float64))
     assert head().dtype == torch.float64
-    assert ShapeHead.attached(nn.Flatten(), "", in_features=3).linear.weight.dtype == torch.float32
+    assert GroupHead.attached(nn.Flatten(), "", in_features=3).linear.weight.dtype == torch.float32
 
 
 def by_deepcopy(pair: Any) -> Any:
@@ -168,7 +168,7 @@ def by_torch_save(pair: Any) -> Any:
 @pytest.mark.parametrize("seen", [False, True])
 def test_copies_are_attached_to_each_other(again: Callable[[Any], Any], seen: bool) -> None:
     network = small_network()
-    head = ShapeHead.attached(network, "layer4")
+    head = GroupHead.attached(network, "layer4")
     if seen:  # with a graph behind the features kept
         network(torch.rand(2, 3, 16, 16))
         before = head().detach().clone()
@@ -191,13 +191,13 @@ def test_copies_are_attached_to_each_other(again: Callable[[Any], Any], seen: bo
 @pytest.mark.parametrize("seen", [False, True])
 def test_as_a_submodule_it_travels_with_the_network(seen: bool) -> None:
     network = small_network()
-    head = ShapeHead.attached(network, "layer4", name="shape_head")
+    head = GroupHead.attached(network, "layer4", name="group_head")
     images = torch.rand(2, 3, 16, 16)
     network(images)
-    assert {"shape_head.linear.weight", "shape_head.linear.bias"} <= network.state_dict().keys()
+    assert {"group_head.linear.weight", "group_head.linear.bias"} <= network.state_dict().keys()
     assert any(p is head.linear.weight for p in network.parameters())
     other = small_network()
-    other_head = ShapeHead.attached(other, "layer4", name="shape_head")
+    other_head = GroupHead.attached(other, "layer4", name="group_head")
     if seen:
         other(images)
     other.load_state_dict(network.state_dict())  # also into a head that has not yet seen its width
@@ -206,14 +206,14 @@ def test_as_a_submodule_it_travels_with_the_network(seen: bool) -> None:
     torch.testing.assert_close(other_head(), head())
     twin = copy.deepcopy(network)
     twin(images)
-    torch.testing.assert_close(twin.get_submodule("shape_head")(), head())
+    torch.testing.assert_close(twin.get_submodule("group_head")(), head())
 
 
 def test_detach_leaves_the_network_as_it_was() -> None:
     network = small_network()
     keys = set(network.state_dict())
-    head = ShapeHead.attached(network, "layer4", name="shape_head")
-    stays = ShapeHead.attached(network, "layer4")
+    head = GroupHead.attached(network, "layer4", name="group_head")
+    stays = GroupHead.attached(network, "layer4")
     network(torch.rand(2, 3, 16, 16))
     head.detach(network)
     assert set(network.state_dict()) == keys
@@ -228,14 +228,14 @@ def test_detach_leaves_the_network_as_it_was() -> None:
 
 def test_no_graph_is_kept_without_gradients() -> None:
     network = small_network().eval()
-    head = ShapeHead.attached(network, "layer4")
+    head = GroupHead.attached(network, "layer4")
     with torch.no_grad():
         network(torch.rand(2, 3, 16, 16))
         assert not head().requires_grad
 
 
 def test_scores_compile() -> None:
-    head = ShapeHead(6, 3)
+    head = GroupHead(6, 3)
     features = torch.randn(2, 6, 4, 4)
     compiled = torch.compile(head, fullgraph=True, backend="eager")
     torch.testing.assert_close(compiled(features), head(features))
@@ -243,25 +243,25 @@ def test_scores_compile() -> None:
 
 def test_repr_says_where_it_sits() -> None:
     network = small_network()
-    assert "num_shapes=2, attached to 'layer4'" in repr(ShapeHead.attached(network, "layer4"))
+    assert "num_groups=2, attached to 'layer4'" in repr(GroupHead.attached(network, "layer4"))
 
 
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: ShapeHead(4, 1), InputError, "`num_shapes` to be at least 2"),
-        (lambda: ShapeHead(0), InputError, "`in_features` to be at least 1"),
-        (ShapeHead(4), InputError, "attached to no network"),
-        (lambda: ShapeHead(4)(torch.rand(4)), InputError, r"\(B, K\), \(B, K, H, W\) or \(B, T, K\), but got \(4,\)"),
-        (lambda: ShapeHead(4)(torch.ones(2, 4).long()), TypeError, "`features` to be a floating-point"),
-        (lambda: ShapeHead(4)(torch.rand(2, 4), mask=torch.ones(2, 4)), InputError, "no `mask` but for tokens"),
-        (lambda: ShapeHead(4)(torch.rand(2, 3, 4), mask=torch.ones(2, 4)), InputError, r"`mask` of shape \(2, 3\)"),
-        (lambda: ShapeHead(4)(torch.rand(2, 3, 4), mask=[[1]]), TypeError, "`mask` to be a torch.Tensor"),
-        (lambda: ShapeHead.attached("net", "layer4"), TypeError, "`network` to be a torch.nn.Module"),  # type: ignore[arg-type]
-        (lambda: ShapeHead.attached(small_network(), "layer5"), InputError, "`layer` to be a layer.*conv1.*'layer5'"),
-        (lambda: ShapeHead.attached(small_network(), "fc", name="fc"), InputError, "`name` to be a new name"),
-        (lambda: ShapeHead.attached(small_network(), "fc", name="a.b"), InputError, "`name` to be a new name"),
-        (lambda: ShapeHead.attached(nn.Sequential(nn.ReLU()), "0", name="head"), InputError, "nn.Sequential"),
+        (lambda: GroupHead(4, 1), InputError, "`num_groups` to be at least 2"),
+        (lambda: GroupHead(0), InputError, "`in_features` to be at least 1"),
+        (GroupHead(4), InputError, "attached to no network"),
+        (lambda: GroupHead(4)(torch.rand(4)), InputError, r"\(B, K\), \(B, K, H, W\) or \(B, T, K\), but got \(4,\)"),
+        (lambda: GroupHead(4)(torch.ones(2, 4).long()), TypeError, "`features` to be a floating-point"),
+        (lambda: GroupHead(4)(torch.rand(2, 4), mask=torch.ones(2, 4)), InputError, "no `mask` but for tokens"),
+        (lambda: GroupHead(4)(torch.rand(2, 3, 4), mask=torch.ones(2, 4)), InputError, r"`mask` of shape \(2, 3\)"),
+        (lambda: GroupHead(4)(torch.rand(2, 3, 4), mask=[[1]]), TypeError, "`mask` to be a torch.Tensor"),
+        (lambda: GroupHead.attached("net", "layer4"), TypeError, "`network` to be a torch.nn.Module"),  # type: ignore[arg-type]
+        (lambda: GroupHead.attached(small_network(), "layer5"), InputError, "`layer` to be a layer.*conv1.*'layer5'"),
+        (lambda: GroupHead.attached(small_network(), "fc", name="fc"), InputError, "`name` to be a new name"),
+        (lambda: GroupHead.attached(small_network(), "fc", name="a.b"), InputError, "`name` to be a new name"),
+        (lambda: GroupHead.attached(nn.Sequential(nn.ReLU()), "0", name="head"), InputError, "nn.Sequential"),
     ],
 )
 def test_bad_use_is_named(call: Callable[[], object], error: type[Exception], message: str) -> None:
@@ -276,6 +276,6 @@ class Textual(nn.Module):
 
 def test_a_layer_that_gives_no_tensor_is_named() -> None:
     network = Textual()
-    ShapeHead.attached(network, "")
+    GroupHead.attached(network, "")
     with pytest.raises(TypeError, match="but it gives str"):
         network(torch.rand(2))

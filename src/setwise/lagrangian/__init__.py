@@ -27,7 +27,7 @@ from setwise.lagrangian.constraints.thresholds import adjust_threshold
 from setwise.lagrangian.dual_ascent.ascent import DualAscent
 from setwise.lagrangian.dual_ascent.projection import Projection, project, project_touched, project_touched_
 from setwise.lagrangian.equal_quality import EqualQuality
-from setwise.lagrangian.group_head import ShapeHead
+from setwise.lagrangian.group_head import GroupHead
 from setwise.lagrangian.multipliers import ExampleMultipliers, Multipliers
 from setwise.lagrangian.regularizers.exact import ExactMultipliers, exact_multipliers, exact_value, f1_bound
 from setwise.lagrangian.regularizers.problems import Gap
@@ -42,13 +42,13 @@ __all__ = [
     "ExactMultipliers",
     "ExampleMultipliers",
     "Gap",
+    "GroupHead",
     "Multipliers",
     "Projection",
     "RateConstraint",
     "SMeasure",
     "Scored",
     "Selection",
-    "ShapeHead",
     "ShardedMultipliers",
     "adjust_threshold",
     "churn_at_most",

@@ -1,6 +1,6 @@
 r"""A model that does equally well on every group: the task's own errors by group, as constraint or as regularizer.
 
-Groups may be shapes (small and big), sites, or values of a protected attribute. With e_g the error of group g (of a
+Groups may be sizes (small and big), sites, or values of a protected attribute. With e_g the error of group g (of a
 classifier 0/1, of a segmentation 1 - IoU, or whatever is given), n_g its share and l_i the loss of example i,
 
     total = mean_i w_g(i) l_i,        w_g proportional to exp(a_g), mean 1, within [1 / cap, cap].

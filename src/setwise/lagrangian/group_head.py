@@ -1,4 +1,4 @@
-"""A predictor of the shape for any network: a linear layer on features that the network computes anyway."""
+"""A linear head that predicts the group from any network: a layer on features that the network computes anyway."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class _Scores(nn.LazyLinear):
             _start(self)
 
 
-class ShapeHead(nn.Module):
-    r"""Scores of the shape, linear in the features of a network: :math:`q(x) = w \cdot \bar a(x) + b`.
+class GroupHead(nn.Module):
+    r"""Scores of the group, linear in the features of a network: :math:`q(x) = w \cdot \bar a(x) + b`.
 
     The mean :math:`\bar a` depends on what comes in: feature vectors (B, K) are taken as they are, maps (B, K, H, W)
     (or volumes) are averaged over their pixels, token sequences (B, T, K) over their tokens.
@@ -31,25 +31,25 @@ class ShapeHead(nn.Module):
 
     Args:
         in_features: Number of features K; None takes it from the first features that come.
-        num_shapes: Number of shapes p. Two of them have one score, positive for shape 1: (B,); more have one each:
+        num_groups: Number of groups p. Two of them have one score, positive for group 1: (B,); more have one each:
             (B, p).
 
     Example:
         >>> network = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 14 * 14, 10))
-        >>> head = ShapeHead.attached(network, "1")  # after the ReLU
+        >>> head = GroupHead.attached(network, "1")  # after the ReLU
         >>> optimizer = torch.optim.SGD([*network.parameters(), *head.parameters()], lr=0.1)
         >>> logits = network(torch.rand(4, 3, 16, 16))
         >>> logits.shape, head().shape
         (torch.Size([4, 10]), torch.Size([4]))
     """
 
-    def __init__(self, in_features: int | None = None, num_shapes: int = 2) -> None:
+    def __init__(self, in_features: int | None = None, num_groups: int = 2) -> None:
         super().__init__()
-        is_count("num_shapes", num_shapes, 2)
+        is_count("num_groups", num_groups, 2)
         if in_features is not None:
             is_count("in_features", in_features)
-        outputs = 1 if num_shapes == 2 else num_shapes
-        self.num_shapes = num_shapes
+        outputs = 1 if num_groups == 2 else num_groups
+        self.num_groups = num_groups
         self.linear = _Scores(outputs) if in_features is None else _start(nn.Linear(in_features, outputs))
         self._features: Tensor | None = None  # what an attached head keeps of the network's last forward
         self._layer: str | None = None
@@ -61,9 +61,9 @@ class ShapeHead(nn.Module):
         layer: str,
         *,
         in_features: int | None = None,
-        num_shapes: int = 2,
+        num_groups: int = 2,
         name: str | None = None,
-    ) -> ShapeHead:
+    ) -> GroupHead:
         """A head on what one layer of a network gives, without a change to the network's code.
 
         After each forward of the network, ``head()`` gives the scores of its batch, differentiable into the network.
@@ -76,7 +76,7 @@ class ShapeHead(nn.Module):
                 Of a tuple or a mapping that the layer gives, the first entry counts.
             in_features: Number of features; None takes it from the first forward. Give it where something needs
                 parameters of known size before, as ``DistributedDataParallel`` does.
-            num_shapes: Number of shapes.
+            num_groups: Number of groups.
             name: Make the head a submodule of the network under this name, so that the network's ``parameters``,
                 ``state_dict`` and ``to`` include it. Not for ``nn.Sequential``, which would call it as its last layer.
         """
@@ -85,7 +85,7 @@ class ShapeHead(nn.Module):
         watched = _find(network, layer)
         if name is not None:
             _check_name(network, name)
-        head = cls(in_features, num_shapes)
+        head = cls(in_features, num_groups)
         example = next((p for p in network.parameters() if p.is_floating_point()), None)
         if example is not None:
             head.to(device=example.device, dtype=example.dtype)
@@ -103,12 +103,12 @@ class ShapeHead(nn.Module):
             mask: Which tokens count, shape (B, T), for token sequences of different lengths.
 
         Returns:
-            Shape (B,) for two shapes, (B, p) for more.
+            Shape (B,) for two groups, (B, p) for more.
         """
         if features is None:
             features = self._kept()
         scores = self.linear(_pool(features, mask))  # shape: (B, 1) or (B, p)
-        result: Tensor = scores.squeeze(1) if self.num_shapes == 2 else scores
+        result: Tensor = scores.squeeze(1) if self.num_groups == 2 else scores
         return result
 
     def detach(self, network: nn.Module) -> None:
@@ -129,7 +129,7 @@ class ShapeHead(nn.Module):
     def extra_repr(self) -> str:
         """The settings that the linear layer does not show."""
         where = "" if self._layer is None else f", attached to {self._layer!r}"
-        return f"num_shapes={self.num_shapes}{where}"
+        return f"num_groups={self.num_groups}{where}"
 
     def __getstate__(self) -> dict[str, Any]:
         # The features belong to a graph, which can be neither copied nor pickled.
@@ -149,7 +149,7 @@ class ShapeHead(nn.Module):
 class _Keep:
     """A forward hook that hands a layer's output to a head. An object, so that copies of a network keep the link."""
 
-    def __init__(self, head: ShapeHead) -> None:
+    def __init__(self, head: GroupHead) -> None:
         self.head = head
 
     def __call__(self, _module: nn.Module, _inputs: tuple[Any, ...], output: Any) -> None:
@@ -161,7 +161,7 @@ class _Keep:
 
 
 def _start(linear: nn.Linear) -> nn.Linear:
-    """At zero, see :class:`ShapeHead`."""
+    """At zero, see :class:`GroupHead`."""
     nn.init.zeros_(linear.weight)
     nn.init.zeros_(linear.bias)
     return linear

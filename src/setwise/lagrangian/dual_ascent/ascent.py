@@ -2,8 +2,8 @@ r"""When to project and when to step: dual ascent for a term over the whole data
 
     ascent = DualAscent(term)
     for epoch in range(epochs):
-        for x, y, shape, index in loader:
-            loss = cross_entropy(model(x), y) + 0.1 * term(head(), shape, index)
+        for x, y, group, index in loader:
+            loss = cross_entropy(model(x), y) + 0.1 * term(head(), group, index)
             loss.backward(); optimizer.step(); optimizer.zero_grad()
             ascent.step()
         ascent.epoch_end()
@@ -196,7 +196,7 @@ class DualAscent:
     def _everything(self) -> Batch:
         """All examples seen so far, as one batch."""
         memory, tasks = self.term.memory, self.term.tasks
-        own, other = tasks.members(torch.where(memory.seen, memory.shapes, -1))
+        own, other = tasks.members(torch.where(memory.seen, memory.groups, -1))
         one = memory.scores.new_ones(len(tasks))
         rows = torch.arange(len(memory), device=memory.scores.device)
         return Batch(tasks.scores(memory.scores), own, other, rows, one, one)

@@ -74,7 +74,7 @@ class DualizedFloors(nn.Module):
     def _sums(self, batch: Batch, sizes: Sizes, b: Tensor, force: Tensor, *, whole: bool) -> Tensor:
         """L without its constant, of the whole data set as the batch estimates it, or the batch's part of it."""
         found = []
-        for p, k in self.tasks.groups():
+        for p, k in self.tasks.by_problem():
             scores = batch.scores[:, k].to(b)
             positive = torch.where(batch.own[:, k], p.positive_part(scores, b[k], force[k]), 0.0).sum(0)
             negative = torch.where(batch.other[:, k], p.negative_part(scores, b[k], force[k]), 0.0).sum(0)

@@ -1,4 +1,4 @@
-"""What a batch of an S-measure may look like."""
+"""Checks of a batch of an S-measure: scores, groups and indices."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import torch
 from torch import Tensor
 
 from setwise import _checks
-from setwise.lagrangian.regularizers.exact import read_shapes
+from setwise.lagrangian.regularizers.exact import read_two_groups
 
 
-def read_scores(score: Tensor, index: Tensor, num_examples: int, num_shapes: int) -> Tensor:
+def read_scores(score: Tensor, index: Tensor, num_examples: int, num_groups: int) -> Tensor:
     """Scores in float32 or float64, after checks of their shape and values and of the index."""
     _checks.is_floating("score", score)
     _checks.is_tensor("index", index)
-    columns = () if num_shapes == 2 else (num_shapes,)
+    columns = () if num_groups == 2 else (num_groups,)
     if index.ndim != 1 or tuple(score.shape) != (len(index), *columns):
         raise _checks.InputError(
             f"Expected `score` to be of shape (B,{''.join(f' {c}' for c in columns)}) and `index` of shape (B,), "
@@ -34,20 +34,20 @@ def read_scores(score: Tensor, index: Tensor, num_examples: int, num_shapes: int
     return wide
 
 
-def read_shape(shape: Tensor, index: Tensor, num_shapes: int) -> Tensor:
-    """Shapes as int16: 0 and 1 for two of them, else 0..num_shapes-1."""
-    _checks.is_real("shape", shape)
-    if shape.shape != index.shape:
-        raise _checks.InputError(f"Expected `shape` to be of shape {tuple(index.shape)}, but got {tuple(shape.shape)}.")
-    if num_shapes == 2:
-        return read_shapes(shape, index, name="shape").to(torch.int16)
-    if len(shape) and _checks.values_are_readable():
-        low, high = (float(x) for x in torch.aminmax(shape))
-        if low < 0 or high >= num_shapes or (shape.is_floating_point() and bool((shape != shape.round()).any())):
+def read_group(group: Tensor, index: Tensor, num_groups: int) -> Tensor:
+    """Groups as int16: 0 and 1 for two of them, else 0..num_groups-1."""
+    _checks.is_real("group", group)
+    if group.shape != index.shape:
+        raise _checks.InputError(f"Expected `group` to be of shape {tuple(index.shape)}, but got {tuple(group.shape)}.")
+    if num_groups == 2:
+        return read_two_groups(group, index, name="group").to(torch.int16)
+    if len(group) and _checks.values_are_readable():
+        low, high = (float(x) for x in torch.aminmax(group))
+        if low < 0 or high >= num_groups or (group.is_floating_point() and bool((group != group.round()).any())):
             raise _checks.InputError(
-                f"Expected `shape` to hold whole numbers from 0 to {num_shapes - 1}, but it spans [{low}, {high}]."
+                f"Expected `group` to hold whole numbers from 0 to {num_groups - 1}, but it spans [{low}, {high}]."
             )
-    return shape.to(torch.int16)
+    return group.to(torch.int16)
 
 
 def read_source(source: Tensor, num_examples: int, rows: int) -> Tensor:

@@ -17,33 +17,33 @@ import torch
 from torch import Tensor
 
 from setwise import _checks
-from setwise.lagrangian.regularizers.exact import read_shapes
+from setwise.lagrangian.regularizers.exact import read_two_groups
 from setwise.lp import LinearProgram
 
 
 def s_measure_program(
-    scores: Tensor, shapes: Tensor, *, problem: int = 3, beta: float = 1.0, total: float = 1.0
+    scores: Tensor, groups: Tensor, *, problem: int = 3, beta: float = 1.0, total: float = 1.0
 ) -> LinearProgram:
     """The program of the F-measure of the whole data set for these scores; differentiable by them.
 
     Args:
         scores: q, float32 or float64.  # shape: (N,)
-        shapes: 1 for S+, 0 or -1 for S-.  # shape: (N,)
+        groups: 1 for S+, 0 or -1 for S-.  # shape: (N,)
         problem: 3, or 2 for the form with sum tau in the objective.
         beta: Of F-beta.
         total: What the tau sum to.
 
     >>> import torch
     >>> from setwise import lp
-    >>> scores, shapes = torch.tensor([0.5, 0.75, -0.25], dtype=torch.float64), torch.tensor([1, 1, 0])
-    >>> lp.solve(s_measure_program(scores, shapes)).value  # eps = 1/2: 2 * 1/2 + (1/2 - 1/4)
+    >>> scores, groups = torch.tensor([0.5, 0.75, -0.25], dtype=torch.float64), torch.tensor([1, 1, 0])
+    >>> lp.solve(s_measure_program(scores, groups)).value  # eps = 1/2: 2 * 1/2 + (1/2 - 1/4)
     tensor(1.2500, dtype=torch.float64)
     """
     _checks.is_floating("scores", scores)
     _checks.one_of("problem", problem, (2, 3))
     _checks.in_range("beta", beta, 0, open_low=True)
     _checks.in_range("total", total, 0, open_low=True)
-    inside = read_shapes(shapes, scores)
+    inside = read_two_groups(groups, scores)
     positive, negative = scores[inside], scores[~inside]
     n, m = len(positive), len(negative)
     eye, one = scores.new_ones(n).diag(), scores.new_ones(n, 1)

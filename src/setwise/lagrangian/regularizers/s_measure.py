@@ -1,11 +1,11 @@
 r"""A measure of the whole data set as a term to add to any loss.
 
     term = SMeasure(num_examples=len(train), measure="f1")
-    loss = cross_entropy(logits, y) + 0.1 * term(score, shape, index)
+    loss = cross_entropy(logits, y) + 0.1 * term(score, group, index)
 
-``score`` predicts a *shape*, a property with two or more values such as big or small; ``index`` says which example of
+``score`` predicts a *group*, a property with two or more values such as big or small; ``index`` says which example of
 the data set each row is. The term is the optimal value V of a program over all examples (problem (3) of Ravi et al.
-2019; :func:`~setwise.lagrangian.exact_value`): F-beta of the shape is at least (1 + beta^2) / (1 + V), so 1 is its
+2019; :func:`~setwise.lagrangian.exact_value`): F-beta of the group is at least (1 + beta^2) / (1 + V), so 1 is its
 best value. It is posed for scores of order 1: the papers' tau and eps times n = \|S+\|, everything divided by n. Its
 value, and so the weight that suits it, does not depend on the size of the data set.
 
@@ -48,7 +48,7 @@ from setwise.distributed import ProcessGroupLike, Ranks, active, check_process_g
 from setwise.lagrangian.dual_ascent.operating_points import DualizedFloors
 from setwise.lagrangian.dual_ascent.primal_dual import Batch, Dualized
 from setwise.lagrangian.regularizers import exact
-from setwise.lagrangian.regularizers.inputs import read_scores, read_shape, read_source
+from setwise.lagrangian.regularizers.inputs import read_group, read_scores, read_source
 from setwise.lagrangian.regularizers.problems import FProblem, Gap, Optimum, SetProblem, Sizes, mean
 from setwise.lagrangian.regularizers.score_memory import ScoreMemory
 from setwise.lagrangian.regularizers.tasks import tasks_of
@@ -67,20 +67,20 @@ class SMeasure(nn.Module):
         num_examples: How many examples the data set has.
         measure: ``"f1"``, ``"fbeta(2)"``, ``"precision@recall>=0.9"``, ``"recall@precision>=0.9"``,
             ``"tpr@fpr<=0.1"``, and on a grid of ten operating points ``"auroc"`` and ``"auprc"``.
-        num_shapes: How many shapes there are. Two: scores of shape (B,), shapes {0, 1} or {-1, +1}. More (F-measures
-            only): scores (B, p), one predictor per shape, and shapes 0..p-1.
-        average: For more than two: ``"macro"`` (each shape against the rest), ``"micro"`` (counts pooled) or
-            ``"pairwise"`` (every ordered pair of shapes).
+        num_groups: How many groups there are. Two: scores of shape (B,), groups {0, 1} or {-1, +1}. More (F-measures
+            only): scores (B, p), one predictor per group, and groups 0..p-1.
+        average: For more than two: ``"macro"`` (each group against the rest), ``"micro"`` (counts pooled) or
+            ``"pairwise"`` (every ordered pair of groups).
         variant: What stands for the multipliers; see above. Operating points know ``"exact"`` and ``"partial"``.
-        surrogate: What scores of the other shape cost: ``"hinge"``, ``"squared"``, ``"logistic"`` or ``"margin"``.
-        sampling: ``"uniform"`` batches, or ``"balanced"`` ones with fixed numbers of each shape, as
-            ``ShapeBalancedBatchSampler`` draws them: the term of a batch is then scaled to stay unbiased.
+        surrogate: What scores of the other group cost: ``"hinge"``, ``"squared"``, ``"logistic"`` or ``"margin"``.
+        sampling: ``"uniform"`` batches, or ``"balanced"`` ones with fixed numbers of each group, as
+            ``GroupBalancedBatchSampler`` draws them: the term of a batch is then scaled to stay unbiased.
         scaling: ``"normalized"``, or ``"paper"`` for the papers' mixture of sums over the batch with n of the data set.
         max_multiplier: Bound of the multipliers. By default beta^2 + \|S-\| / \|S+\| for ``exact``, what the scores
             of S- pull with at most, so that neither side outweighs the other; none for the other variants.
         augmented: Weight of the quadratic terms of the ascended variants.
         process_group: Over which ranks a batch is spread (:mod:`setwise.distributed`). In training mode all ranks
-            gather scores, shapes and indices and take the same steps, so that their memories and multipliers agree.
+            gather scores, groups and indices and take the same steps, so that their memories and multipliers agree.
     """
 
     variable: Tensor  # eps or threshold of each task, shape: (tasks,)
@@ -93,7 +93,7 @@ class SMeasure(nn.Module):
         num_examples: int,
         measure: str = "f1",
         *,
-        num_shapes: int = 2,
+        num_groups: int = 2,
         average: str = "macro",
         variant: str = "exact",
         surrogate: str = "hinge",
@@ -114,10 +114,10 @@ class SMeasure(nn.Module):
             _checks.in_range("max_multiplier", max_multiplier, 0, open_low=True)
         if augmented is not None:
             _checks.in_range("augmented", augmented, 0, open_high=True)
-        self.measure, self.num_shapes, self.variant = measure, num_shapes, variant
+        self.measure, self.num_groups, self.variant = measure, num_groups, variant
         self.sampling, self.scaling, self.max_multiplier = sampling, scaling, max_multiplier
-        self.tasks = tasks_of(measure, num_shapes, average, surrogate)
-        self.memory = ScoreMemory(num_examples * self.tasks.rows, self.tasks.num_shapes, self.tasks.width)
+        self.tasks = tasks_of(measure, num_groups, average, surrogate)
+        self.memory = ScoreMemory(num_examples * self.tasks.rows, self.tasks.num_groups, self.tasks.width)
         count = len(self.tasks)
         self.register_buffer("variable", torch.zeros(count, dtype=torch.float64))  # eps, or thresholds
         self.register_buffer("multiplier", torch.zeros(count, dtype=torch.float64))
@@ -140,19 +140,19 @@ class SMeasure(nn.Module):
             )
         return DualizedFloors(self.tasks, augmented=rho, maximum=maximum)
 
-    def forward(self, score: Tensor, shape: Tensor, index: Tensor) -> Tensor:
+    def forward(self, score: Tensor, group: Tensor, index: Tensor) -> Tensor:
         """The term of a batch, an unbiased estimate of the whole data set's. In training mode it also remembers.
 
         Args:
-            score: Predicted shape, any floating-point type.  # shape: (B,), or (B, num_shapes)
-            shape: The shape.  # shape: (B,)
+            score: Predicted group, any floating-point type.  # shape: (B,), or (B, num_groups)
+            group: The group.  # shape: (B,)
             index: Which examples of the data set these are.  # shape: (B,)
         """
         ranks = active(self.process_group, always=self.training)
-        scores, shapes, rows = self._read(score, shape, index, ranks)
-        own, other = self.tasks.members(shapes)
+        scores, groups, rows = self._read(score, group, index, ranks)
+        own, other = self.tasks.members(groups)
         if self.training:
-            self._remember(scores, shapes, rows, own)
+            self._remember(scores, groups, rows, own)
         sizes = self.sizes()
         batch = self._batch(self.tasks.scores(scores), own, other, rows, sizes)
         if self.training:
@@ -190,20 +190,20 @@ class SMeasure(nn.Module):
         up, down = self._weights(batch, sizes)
         return batch._replace(share=1 / up, factor=down / up)
 
-    def set_shapes(self, shapes: Tensor) -> None:
-        """Tell the shapes of the whole data set, so that their numbers are right from the first batch on.
+    def set_groups(self, groups: Tensor) -> None:
+        """Tell the groups of the whole data set, so that their numbers are right from the first batch on.
 
         Without it they are learned during the first pass.
 
         Args:
-            shapes: In the order of the data set.  # shape: (num_examples,)
+            groups: In the order of the data set.  # shape: (num_examples,)
         """
-        index = torch.arange(self.num_examples, device=self.memory.shapes.device)
+        index = torch.arange(self.num_examples, device=self.memory.groups.device)
         scores = self.memory.scores.new_zeros(self.num_examples, self._score_width)
-        _, found, rows = self._read(scores if self._score_width > 1 else scores[:, 0], shapes, index)
-        self.memory.write_shapes(rows, found)
+        _, found, rows = self._read(scores if self._score_width > 1 else scores[:, 0], groups, index)
+        self.memory.write_groups(rows, found)
         if isinstance(self.dualized, Dualized):
-            self.dualized.start(self.tasks.members(self.memory.shapes)[0])
+            self.dualized.start(self.tasks.members(self.memory.groups)[0])
 
     @torch.no_grad()
     def refresh(self) -> None:
@@ -234,7 +234,7 @@ class SMeasure(nn.Module):
         self.last = None
         if isinstance(self.dualized, Dualized):
             self.dualized.take(rows)
-            self.dualized.start(self.tasks.members(self.memory.shapes)[0])
+            self.dualized.start(self.tasks.members(self.memory.groups)[0])
 
     def extra_repr(self) -> str:
         """The settings, for ``repr``."""
@@ -242,45 +242,45 @@ class SMeasure(nn.Module):
 
     @property
     def _score_width(self) -> int:
-        return 1 if self.num_shapes == 2 else self.num_shapes
+        return 1 if self.num_groups == 2 else self.num_groups
 
-    def _remember(self, scores: Tensor, shapes: Tensor, rows: Tensor, own: Tensor) -> None:
+    def _remember(self, scores: Tensor, groups: Tensor, rows: Tensor, own: Tensor) -> None:
         if self.memory.scores.device != scores.device:
             self.to(scores.device)
         if isinstance(self.dualized, Dualized):
-            fresh = self.memory.shapes[rows] < 0
+            fresh = self.memory.groups[rows] < 0
             added = torch.where(own & fresh[:, None], self.dualized.tau[rows], 0.0)
             self.dualized.tau_sum += added.double().sum(0)
-        self.memory.write(rows, scores, shapes)
+        self.memory.write(rows, scores, groups)
 
     def _read(
-        self, score: Tensor, shape: Tensor, index: Tensor, ranks: Ranks | None = None
+        self, score: Tensor, group: Tensor, index: Tensor, ranks: Ranks | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Checked, gathered and spread: scores (rows, width), shapes (rows,), row numbers (rows,)."""
+        """Checked, gathered and spread: scores (rows, width), groups (rows,), row numbers (rows,)."""
 
         def read() -> tuple[Tensor, Tensor, Tensor]:
-            wide = read_scores(score, index, self.num_examples, self.num_shapes)
-            return wide, read_shape(shape, index, self.num_shapes), index.long()
+            wide = read_scores(score, index, self.num_examples, self.num_groups)
+            return wide, read_group(group, index, self.num_groups), index.long()
 
-        wide, shapes, rows = read() if ranks is None else ranks.rows(read, score)
-        return self.tasks.spread(wide, shapes, rows)
+        wide, groups, rows = read() if ranks is None else ranks.rows(read, score)
+        return self.tasks.spread(wide, groups, rows)
 
-    def exact_value(self, scores: Tensor, shapes: Tensor, *, total: float = 1.0) -> Tensor:
+    def exact_value(self, scores: Tensor, groups: Tensor, *, total: float = 1.0) -> Tensor:
         """The optimum of the problem for any scores, differentiable; inf (without gradient) where infeasible.
 
         For F-measures that is problem (3) as the papers pose it, with tau that sum to ``total``; with
         ``total = |S+|`` it is the value of the term for the same scores. Operating points are always over n.
 
         Args:
-            scores: Of any number of examples.  # shape: (N,), or (N, num_shapes)
-            shapes: Their shapes.  # shape: (N,)
+            scores: Of any number of examples.  # shape: (N,), or (N, num_groups)
+            groups: Their groups.  # shape: (N,)
             total: What the tau of each task sum to.
         """
         _checks.is_floating("scores", scores)
         _checks.in_range("total", total, 0, open_low=True)
         index = torch.arange(len(scores), device=scores.device)
-        wide = read_scores(scores, index, len(scores), self.num_shapes).double()
-        rows, kinds, _ = self.tasks.spread(wide, read_shape(shapes, index, self.num_shapes), index)
+        wide = read_scores(scores, index, len(scores), self.num_groups).double()
+        rows, kinds, _ = self.tasks.spread(wide, read_group(groups, index, self.num_groups), index)
         values, own, other = self.tasks.scores(rows), *self.tasks.members(kinds)
         found = []
         for k, problem in enumerate(self.tasks.each()):
@@ -294,20 +294,20 @@ class SMeasure(nn.Module):
         """The term's optimum for the remembered scores, mean over the tasks; inf where they admit no feasible point."""
         return mean([optimum.value for optimum in self._optima(capped=False)])
 
-    def f1_bound(self, value: Tensor | float | None = None, shapes: Tensor | None = None) -> float:
-        """What scores prove: F-beta of the shape, thresholded at 0, is at least this (mean of the tasks).
+    def f1_bound(self, value: Tensor | float | None = None, groups: Tensor | None = None) -> float:
+        """What scores prove: F-beta of the group, thresholded at 0, is at least this (mean of the tasks).
 
         By the hinge program, whatever the surrogate in use; 0 where there is no feasible point.
 
         Args:
-            value: A value of the problem, or with ``shapes`` scores; without either the remembered scores count.
-            shapes: Shapes of the scores, for two shapes.
+            value: A value of the problem, or with ``groups`` scores; without either the remembered scores count.
+            groups: Groups of the scores, for two groups.
         """
         problem = self.tasks.problems[0]
         if not isinstance(problem, FProblem):
             raise _checks.InputError(f"Expected an F-measure for a bound on it, but the measure is {self.measure!r}.")
         if value is not None:
-            return exact.f1_bound(value, shapes, beta=problem.beta)
+            return exact.f1_bound(value, groups, beta=problem.beta)
         program = FProblem(problem.beta)
         values = [program.solve(ours, others, total=max(1.0, len(ours))).value for _, ours, others, _ in self._sets()]
         return mean([exact.f1_bound(value, beta=problem.beta) for value in values])
@@ -322,7 +322,7 @@ class SMeasure(nn.Module):
                 values.append(problem.objective(positive, negative, now, total=total))
                 residual = max(residual, problem.violation(positive, negative, now, total=total))
         if isinstance(self.dualized, Dualized):
-            own, _ = self.tasks.members(torch.where(self.memory.seen, self.memory.shapes, -1))
+            own, _ = self.tasks.members(torch.where(self.memory.seen, self.memory.groups, -1))
             residual = self.dualized.residuals(self.tasks.scores(self.memory.scores), own, self.sizes().total).largest()
         value, optimum = mean(values), self.optimum()
         return Gap(value, optimum, math.inf if math.isinf(optimum) else abs(value - optimum), residual)
@@ -334,11 +334,11 @@ class SMeasure(nn.Module):
         The risk is sum_i w_i (-q_i) over S+ and sum_j w_j q_j over S-: the measure split into a sum over examples.
 
         Returns:
-            Non-negative weights, 0 for examples not yet seen.  # shape: (num_examples,), or (num_examples, num_shapes)
+            Non-negative weights, 0 for examples not yet seen.  # shape: (num_examples,), or (num_examples, num_groups)
         """
         rows = torch.arange(len(self.memory), device=self.memory.scores.device)
-        shapes = torch.where(self.memory.seen, self.memory.shapes, -1)
-        own, other = self.tasks.members(shapes)
+        groups = torch.where(self.memory.seen, self.memory.groups, -1)
+        own, other = self.tasks.members(groups)
         with torch.enable_grad():
             leaf = self.memory.scores.detach().clone().double().requires_grad_()
             sizes = self.sizes()
@@ -351,7 +351,7 @@ class SMeasure(nn.Module):
         return weights[:, 0] if weights.shape[1] == 1 else weights
 
     def sizes(self) -> Sizes:
-        """How many members of S+ and S- each task has among the examples whose shape is known."""
+        """How many members of S+ and S- each task has among the examples whose group is known."""
         positives, negatives = (count.to(self.memory.scores) for count in self.tasks.sizes(self.memory.counts))
         total = positives.clamp(min=1) if self._is_normalized else torch.ones_like(positives)
         return Sizes(positives, negatives, total)
@@ -360,7 +360,7 @@ class SMeasure(nn.Module):
         """Problem, scores of S+ and of S-, and total of each task, from what has been seen."""
         seen = self.memory.seen
         scores = self.tasks.scores(self.memory.scores[seen]).double()
-        own, other = self.tasks.members(self.memory.shapes[seen])
+        own, other = self.tasks.members(self.memory.groups[seen])
         for k, problem in enumerate(self.tasks.each()):
             positive, negative = scores[own[:, k], k], scores[other[:, k], k]
             total = float(max(1, len(positive))) if self._is_normalized else 1.0

@@ -1,4 +1,4 @@
-r"""What a score of the other shape costs: convex, non-decreasing functions phi(z) of z = eps + q.
+r"""What a score of the other group costs: convex, non-decreasing functions phi(z) of z = eps + q.
 
 =============  ==========================  =================================
 name           phi(z)                      note

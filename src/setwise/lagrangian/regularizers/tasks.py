@@ -1,8 +1,8 @@
-"""The two-shape problems that a measure of the whole data set is made of.
+"""The two-group problems that a measure of the whole data set is made of.
 
-A *task* sets the members of one shape (S+) against those of all others or of one other (S-), by one column of the
-scores. Two shapes make one task. More make one per shape (macro), one per ordered pair (pairwise), or a single one in
-which every example has one row per shape (micro). A measure that is an area has one task per point of its grid.
+A *task* sets the members of one group (S+) against those of all others or of one other (S-), by one column of the
+scores. Two groups make one task. More make one per group (macro), one per ordered pair (pairwise), or a single one in
+which every example has one row per group (micro). A measure that is an area has one task per point of its grid.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class Tasks:
     Args:
         problems: One per task, or one for all.
         columns: Column of the scores that each task reads.
-        positive: Shape that is S+ of each task.
-        negative: Shape that is S- of each task; -1 for all others.
-        rows: Rows per example: 1, or one per shape for micro averages.
+        positive: Group that is S+ of each task.
+        negative: Group that is S- of each task; -1 for all others.
+        rows: Rows per example: 1, or one per group for micro averages.
         width: Columns of the scores of a row.
     """
 
@@ -52,7 +52,7 @@ class Tasks:
     def __len__(self) -> int:
         return len(self.columns)
 
-    def groups(self) -> list[tuple[SetProblem, slice]]:
+    def by_problem(self) -> list[tuple[SetProblem, slice]]:
         """Tasks that share a problem and are computed together."""
         if len(self.problems) == 1:
             return [(self.problems[0], slice(None))]
@@ -66,62 +66,62 @@ class Tasks:
         """The score that each task reads, shape (rows, tasks), from shape (rows, width)."""
         return scores.expand(-1, len(self)) if self.width == 1 else scores[:, list(self.columns)]
 
-    def members(self, shapes: Tensor) -> tuple[Tensor, Tensor]:
-        """Who is in S+ and who in S-, both of shape (rows, tasks); shapes of -1 (unknown) are in neither."""
-        positive = shapes.new_tensor(self.positive)
-        negative = shapes.new_tensor(self.negative)
-        own = shapes[:, None] == positive
-        other = torch.where(negative < 0, ~own & (shapes >= 0)[:, None], shapes[:, None] == negative)
+    def members(self, groups: Tensor) -> tuple[Tensor, Tensor]:
+        """Who is in S+ and who in S-, both of shape (rows, tasks); groups of -1 (unknown) are in neither."""
+        positive = groups.new_tensor(self.positive)
+        negative = groups.new_tensor(self.negative)
+        own = groups[:, None] == positive
+        other = torch.where(negative < 0, ~own & (groups >= 0)[:, None], groups[:, None] == negative)
         return own, other
 
     def sizes(self, counts: Tensor) -> tuple[Tensor, Tensor]:
-        """How many examples are in S+ and in S- of each task, from the number of each shape."""
+        """How many examples are in S+ and in S- of each task, from the number of each group."""
         positives = counts[list(self.positive)]
         negative = counts.new_tensor(self.negative)
         return positives, torch.where(negative < 0, counts.sum() - positives, counts[negative.clamp(min=0)])
 
     def parts(self, scores: Tensor, variable: Tensor, multiplier: Tensor) -> tuple[Tensor, Tensor]:
         """p(q_i) and g(q_j) of the Lagrangian L for every row, as if it were in S+ and in S-; (batch, tasks) each."""
-        columns = [(p, scores[:, k], variable[k], multiplier[k]) for p, k in self.groups()]
+        columns = [(p, scores[:, k], variable[k], multiplier[k]) for p, k in self.by_problem()]
         found = [(p.positive_part(*column), p.negative_part(*column)) for p, *column in columns]
         positive, negative = zip(*found, strict=True)
         return torch.cat(positive, 1), torch.cat(negative, 1)
 
     def constant(self, variable: Tensor, multiplier: Tensor, sizes: Sizes) -> Tensor:
         """The part of L without examples, shape (tasks,)."""
-        return torch.cat([p.constant(variable[k], multiplier[k], sizes.of(k)) for p, k in self.groups()])
+        return torch.cat([p.constant(variable[k], multiplier[k], sizes.of(k)) for p, k in self.by_problem()])
 
     @property
-    def num_shapes(self) -> int:
-        """Shapes of a row: those of the examples, or two for micro averages."""
+    def num_groups(self) -> int:
+        """Groups of a row: those of the examples, or two for micro averages."""
         return max(2, self.width)
 
-    def spread(self, scores: Tensor, shapes: Tensor, index: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Rows of the examples: scores (rows, width), shapes and row numbers; for micro one row per shape."""
+    def spread(self, scores: Tensor, groups: Tensor, index: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Rows of the examples: scores (rows, width), groups and row numbers; for micro one row per group."""
         if self.rows == 1:
-            return scores.reshape(len(index), self.width), shapes, index
+            return scores.reshape(len(index), self.width), groups, index
         classes = torch.arange(self.rows, device=index.device)
-        own = (shapes[:, None] == classes).to(shapes.dtype)
+        own = (groups[:, None] == classes).to(groups.dtype)
         return scores.reshape(-1, 1), own.reshape(-1), (index[:, None] * self.rows + classes).reshape(-1)
 
 
-def tasks_of(measure: str, num_shapes: int, average: str, surrogate: str) -> Tasks:
+def tasks_of(measure: str, num_groups: int, average: str, surrogate: str) -> Tasks:
     """The tasks of a measure's name."""
-    _checks.is_count("num_shapes", num_shapes, 2)
+    _checks.is_count("num_groups", num_groups, 2)
     _checks.one_of("average", average, AVERAGES)
     problems = _problems(measure, surrogate)
-    if num_shapes == 2:
+    if num_groups == 2:
         k = len(problems)
         return Tasks(problems, (0,) * k, (1,) * k, (-1,) * k, rows=1, width=1)
     if len(problems) > 1 or not isinstance(problems[0], FProblem):
-        raise _checks.InputError(f"Expected `measure` to be an F-measure for {num_shapes} shapes, but got {measure!r}.")
-    shapes = range(num_shapes)
+        raise _checks.InputError(f"Expected `measure` to be an F-measure for {num_groups} groups, but got {measure!r}.")
+    groups = range(num_groups)
     if average == "micro":
-        return Tasks(problems, (0,), (1,), (-1,), rows=num_shapes, width=1)
+        return Tasks(problems, (0,), (1,), (-1,), rows=num_groups, width=1)
     if average == "macro":
-        return Tasks(problems, tuple(shapes), tuple(shapes), (-1,) * num_shapes, rows=1, width=num_shapes)
-    first, second = zip(*[(a, b) for a in shapes for b in shapes if a != b], strict=True)
-    return Tasks(problems, first, first, second, rows=1, width=num_shapes)
+        return Tasks(problems, tuple(groups), tuple(groups), (-1,) * num_groups, rows=1, width=num_groups)
+    first, second = zip(*[(a, b) for a in groups for b in groups if a != b], strict=True)
+    return Tasks(problems, first, first, second, rows=1, width=num_groups)
 
 
 def _problems(measure: str, surrogate: str) -> tuple[SetProblem, ...]:

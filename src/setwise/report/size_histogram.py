@@ -1,4 +1,4 @@
-"""Histogram of the sizes that make shapes, for choosing a class and a threshold by eye."""
+"""Histogram of the sizes that make groups, for choosing a class and a threshold by eye."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ STYLE: Any = {  # Any, because the stubs list every known key in the type
 }
 
 
-def shape_histogram(
+def size_histogram(
     sizes: Tensor | ArrayLike,
-    shapes: Tensor | ArrayLike | None = None,
+    groups: Tensor | ArrayLike | None = None,
     classes: Tensor | ArrayLike | None = None,
     edges: Sequence[float] | None = None,
     path: str | os.PathLike[str] | None = None,
@@ -53,7 +53,7 @@ def shape_histogram(
     Args:
         sizes: One size per example, shape (n,); or one per example and class, shape (n, c), as
             :func:`setwise.data.class_areas` gives them, where zeros (the class is not there) are left out.
-        shapes: Shape of each example 0..p-1, shape (n,): bars are then stacked in one colour per shape.
+        groups: Group of each example 0..p-1, shape (n,): bars are then stacked in one colour per group.
         classes: Class of each example, shape (n,), for one panel per class.
         edges: Thresholds to mark.
         path: Where to save the figure; the ending says how (.png, .svg, .pdf).
@@ -63,10 +63,10 @@ def shape_histogram(
     Returns:
         The Matplotlib figure, drawn without a display.
     """
-    array, groups = _groups(sizes, classes)
-    shape = None if shapes is None else _codes("shapes", shapes, len(array))
+    array, panels = _panels(sizes, classes)
+    group = None if groups is None else _codes("groups", groups, len(array))
     is_count("bins", bins)
-    titles = _titles(groups, names)
+    titles = _titles(panels, names)
     marks = [] if edges is None else to_numpy("edges", edges).astype(np.float64).ravel().tolist()
     all_finite("edges", np.array(marks))
     extra("matplotlib", "experiments")
@@ -74,19 +74,19 @@ def shape_histogram(
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    shown = np.concatenate([array[rows, column] for rows, column in groups.values()])
+    shown = np.concatenate([array[rows, column] for rows, column in panels.values()])
     borders = np.histogram_bin_edges(np.concatenate([shown, marks]), bins=bins)
-    columns = min(len(groups), COLUMNS)
-    rows_of_panels = math.ceil(len(groups) / columns)
+    columns = min(len(panels), COLUMNS)
+    rows_of_panels = math.ceil(len(panels) / columns)
     with rc_context(STYLE):
-        size = (5.5, 3.4) if len(groups) == 1 else (2.6 * columns, 2.0 * rows_of_panels + 0.5)
+        size = (5.5, 3.4) if len(panels) == 1 else (2.6 * columns, 2.0 * rows_of_panels + 0.5)
         figure = Figure(figsize=size, layout="constrained")
         FigureCanvasAgg(figure)
         grid = figure.subplots(rows_of_panels, columns, sharex=True, squeeze=False)
-        for panel in grid.flat[len(groups) :]:
+        for panel in grid.flat[len(panels) :]:
             panel.set_axis_off()
-        for panel, title, (rows, column) in zip(grid.flat, titles, groups.values(), strict=False):
-            _draw(panel, array[rows, column], None if shape is None else shape[rows], borders, marks)
+        for panel, title, (rows, column) in zip(grid.flat, titles, panels.values(), strict=False):
+            _draw(panel, array[rows, column], None if group is None else group[rows], borders, marks)
             panel.set_title(title)
         for column_of_panels in grid.T:  # the lowest panel of a column, also above an empty place
             lowest = [panel for panel in column_of_panels if panel.axison][-1]
@@ -94,8 +94,8 @@ def shape_histogram(
             lowest.set_xlabel("size")
         for row_of_panels in grid:
             row_of_panels[0].set_ylabel("examples")
-        if shape is not None:
-            _legend(figure, int(shape.max()) + 1)
+        if group is not None:
+            _legend(figure, int(group.max()) + 1)
         if path is not None:
             figure.savefig(Path(path), dpi=110)
     return figure
@@ -104,12 +104,12 @@ def shape_histogram(
 def _draw(
     axes: Axes,
     sizes: NDArray[np.float64],
-    shapes: NDArray[np.int64] | None,
+    groups: NDArray[np.int64] | None,
     borders: NDArray[np.float64],
     marks: list[float],
 ) -> None:
-    parts = [sizes] if shapes is None else [sizes[shapes == s] for s in range(int(shapes.max(initial=0)) + 1)]
-    colours = [PLAIN] if shapes is None else [COLOURS[s % len(COLOURS)] for s in range(len(parts))]
+    parts = [sizes] if groups is None else [sizes[groups == s] for s in range(int(groups.max(initial=0)) + 1)]
+    colours = [PLAIN] if groups is None else [COLOURS[s % len(COLOURS)] for s in range(len(parts))]
     axes.hist(parts, borders.tolist(), stacked=True, color=colours, linewidth=0)
     for mark in marks:
         axes.axvline(mark, color=INK, linewidth=1.3, linestyle=(0, (5, 3)))
@@ -119,12 +119,12 @@ def _draw(
 def _legend(figure: Figure, count: int) -> None:
     from matplotlib.patches import Patch
 
-    words = ("small", "big") if count == 2 else tuple(f"shape {s}" for s in range(count))
+    words = ("small", "big") if count == 2 else tuple(f"group {s}" for s in range(count))
     patches = [Patch(color=COLOURS[s % len(COLOURS)], label=word) for s, word in enumerate(words)]
     figure.legend(handles=patches, loc="outside upper right", ncols=count)
 
 
-def _groups(
+def _panels(
     sizes: Tensor | ArrayLike, classes: Tensor | ArrayLike | None
 ) -> tuple[NDArray[np.float64], dict[int, tuple[NDArray[np.int64], int]]]:
     """Sizes as a table (n, c), and for each panel its class with the rows and the column that belong to it."""
@@ -152,9 +152,9 @@ def _codes(name: str, values: Tensor | ArrayLike, n: int) -> NDArray[np.int64]:
     return codes.astype(np.int64)
 
 
-def _titles(groups: dict[int, Any], names: Sequence[str] | None) -> list[str]:
+def _titles(panels: dict[int, Any], names: Sequence[str] | None) -> list[str]:
     if names is None:
-        return ["Sizes"] if len(groups) == 1 else [f"Class {c}" for c in groups]
-    if len(names) <= max(groups):
-        raise InputError(f"Expected `names` to have a name for class {max(groups)}, but it has {len(names)} names.")
-    return [str(names[c]) for c in groups]
+        return ["Sizes"] if len(panels) == 1 else [f"Class {c}" for c in panels]
+    if len(names) <= max(panels):
+        raise InputError(f"Expected `names` to have a name for class {max(panels)}, but it has {len(names)} names.")
+    return [str(names[c]) for c in panels]

@@ -1,8 +1,8 @@
-"""Shapes: a discrete property of each example, such as big and small, that a model should not stumble over.
+"""Groups: a discrete property of each example, such as big and small, that a model should not stumble over.
 
-A shape is a whole number 0..p-1 per example: a size cut at thresholds (:class:`ShapeRule`), the majority of the classes
-in an image (:func:`majority_shape`), or a column of a table such as a protected attribute (:func:`column_shape`).
-Sizes come from :mod:`setwise.data.shape_sizes`.
+A group is a whole number 0..p-1 per example: a size cut at thresholds (:class:`GroupRule`), the majority of the classes
+in an image (:func:`majority_group`), or a column of a table such as a protected attribute (:func:`column_groups`).
+Sizes come from :mod:`setwise.data.object_sizes`.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ Bins = int | Sequence[float] | NDArray[Any] | None
 
 
 @dataclass(frozen=True)
-class ShapeRule:
-    """Sizes cut at edges: the shape is how many of the edges a size reaches.
+class GroupRule:
+    """Sizes cut at edges: the group is how many of the edges a size reaches.
 
     With one edge, 0 is small (below it) and 1 is big (the edge itself included). Fit the rule on the training set and
     call it on held-out sizes, so that "big" means the same there.
 
     Args:
-        edges: Ascending; p - 1 of them for p shapes.
+        edges: Ascending; p - 1 of them for p groups.
 
     Example:
-        >>> rule = ShapeRule.fit([0.1, 0.2, 0.3, 0.6])
+        >>> rule = GroupRule.fit([0.1, 0.2, 0.3, 0.6])
         >>> [round(edge, 3) for edge in rule.edges], rule([0.2, 0.4]).tolist()
         ([0.3], [0, 1])
-        >>> ShapeRule.from_dict(rule.to_dict()) == rule
+        >>> GroupRule.from_dict(rule.to_dict()) == rule
         True
     """
 
@@ -51,17 +51,17 @@ class ShapeRule:
         object.__setattr__(self, "edges", tuple(edges))
 
     @classmethod
-    def fit(cls, sizes: Labels, threshold: str | float = "mean", *, bins: Bins = None) -> ShapeRule:
+    def fit(cls, sizes: Labels, threshold: str | float = "mean", *, bins: Bins = None) -> GroupRule:
         """Take the edges from the sizes of a training set.
 
         Args:
             sizes: Shape (n,).
             threshold: One edge: ``"mean"``, the papers' choice, or a number.
-            bins: More shapes instead: a number p of shapes with about equally many examples each (edges at the
+            bins: More groups instead: a number p of groups with about equally many examples each (edges at the
                 quantiles), or the edges themselves.
 
         Raises:
-            InputError: The sizes are too much alike for that many shapes, so that one would have no example.
+            InputError: The sizes are too much alike for that many groups, so that one would have no example.
         """
         array = _flat("sizes", sizes)
         if bins is None:
@@ -74,18 +74,18 @@ class ShapeRule:
         rule_edges = np.quantile(array, np.arange(1, bins) / bins)
         if np.unique(np.searchsorted(rule_edges, array, side="right")).size < bins:
             raise InputError(
-                f"Expected `sizes` to differ enough for {bins} shapes of about equal counts, "
+                f"Expected `sizes` to differ enough for {bins} groups of about equal counts, "
                 f"but {np.unique(array).size} different sizes put the edges at {rule_edges.tolist()}."
             )
         return cls(tuple(rule_edges.tolist()))
 
     def __call__(self, sizes: Labels) -> Index:
-        """The shape of each size, 0..p-1."""
+        """The group of each size, 0..p-1."""
         return np.searchsorted(self.edges, _flat("sizes", sizes), side="right").astype(np.int64)
 
     @property
-    def num_shapes(self) -> int:
-        """Number of shapes p."""
+    def num_groups(self) -> int:
+        """Number of groups p."""
         return len(self.edges) + 1
 
     def to_dict(self) -> dict[str, Any]:
@@ -93,33 +93,33 @@ class ShapeRule:
         return {"edges": list(self.edges)}
 
     @classmethod
-    def from_dict(cls, state: Mapping[str, Any]) -> ShapeRule:
+    def from_dict(cls, state: Mapping[str, Any]) -> GroupRule:
         """The rule that :meth:`to_dict` wrote."""
         if "edges" not in state:
             raise InputError(f"Expected `state` to come from `to_dict`, but it has no 'edges': {sorted(state)}.")
         return cls(tuple(state["edges"]))
 
 
-def shapes_of(sizes: Labels, threshold: str | float = "mean", *, bins: Bins = None) -> tuple[Index, tuple[float, ...]]:
-    """The shapes of sizes, and the edges that made them; :class:`ShapeRule` keeps the edges for held-out data.
+def groups_of(sizes: Labels, threshold: str | float = "mean", *, bins: Bins = None) -> tuple[Index, tuple[float, ...]]:
+    """The groups of sizes, and the edges that made them; :class:`GroupRule` keeps the edges for held-out data.
 
     Args:
         sizes: Shape (n,).
         threshold: One edge: ``"mean"`` or a number.
-        bins: More shapes instead: how many, or their edges.
+        bins: More groups instead: how many, or their edges.
 
     Example:
-        >>> shapes, edges = shapes_of([0.0, 0.1, 0.2, 0.9], threshold=0.2)
-        >>> shapes.tolist(), edges
+        >>> groups, edges = groups_of([0.0, 0.1, 0.2, 0.9], threshold=0.2)
+        >>> groups.tolist(), edges
         ([0, 0, 1, 1], (0.2,))
-        >>> shapes_of([1, 2, 3, 4, 5, 6], bins=3)[0].tolist()
+        >>> groups_of([1, 2, 3, 4, 5, 6], bins=3)[0].tolist()
         [0, 0, 1, 1, 2, 2]
     """
-    rule = ShapeRule.fit(sizes, threshold, bins=bins)
+    rule = GroupRule.fit(sizes, threshold, bins=bins)
     return rule(sizes), rule.edges
 
 
-def majority_shape(areas: Tensor | ArrayLike, threshold: str | float | Sequence[float] | NDArray[Any] = 0.05) -> Index:
+def majority_group(areas: Tensor | ArrayLike, threshold: str | float | Sequence[float] | NDArray[Any] = 0.05) -> Index:
     """Big (1) where the majority of the classes present in an image are big, else small (0), ties included.
 
     Args:
@@ -129,7 +129,7 @@ def majority_shape(areas: Tensor | ArrayLike, threshold: str | float | Sequence[
             each class's own mean over the images that show it.
 
     Example:
-        >>> majority_shape([[0.5, 0.3, 0.02], [0.9, 0.02, 0.01], [0.04, 0.9, 0.0]]).tolist()
+        >>> majority_group([[0.5, 0.3, 0.02], [0.9, 0.02, 0.01], [0.04, 0.9, 0.0]]).tolist()
         [1, 0, 0]
     """
     table = _table("areas", areas)
@@ -146,26 +146,26 @@ def majority_shape(areas: Tensor | ArrayLike, threshold: str | float | Sequence[
                 f"Expected `threshold` to be a number or one per class, ({table.shape[1]},), but got {edges.shape}."
             )
     big = (present & (table >= edges)).sum(axis=1)
-    shapes: Index = (2 * big > present.sum(axis=1)).astype(np.int64)
-    return shapes
+    groups: Index = (2 * big > present.sum(axis=1)).astype(np.int64)
+    return groups
 
 
-class ColumnShape(NamedTuple):
-    """Shapes from a column: a code per row, and the value each code stands for; unpacks as a tuple.
+class ColumnGroups(NamedTuple):
+    """Groups from a column: a code per row, and the value each code stands for; unpacks as a tuple.
 
     Attributes:
-        shapes: 0..p-1 per row, shape (n,).
-        names: The values, in order; row k has the value ``names[shapes[k]]``.
+        groups: 0..p-1 per row, shape (n,).
+        names: The values, in order; row k has the value ``names[groups[k]]``.
     """
 
-    shapes: Index
+    groups: Index
     names: tuple[str, ...]
 
 
-def column_shape(
+def column_groups(
     column: Tensor | ArrayLike | Iterable[object], *, names: Sequence[object] | None = None
-) -> ColumnShape:
-    """Shapes from a column of a table, such as a protected attribute.
+) -> ColumnGroups:
+    """Groups from a column of a table, such as a protected attribute.
 
     Args:
         column: One value per row: texts, numbers or booleans; an array, a tensor, a list or a pandas column.
@@ -176,10 +176,10 @@ def column_shape(
         InputError: A value is missing, or not among ``names``.
 
     Example:
-        >>> shapes, names = column_shape(["Male", "Female", "Male"])
-        >>> shapes.tolist(), names
+        >>> groups, names = column_groups(["Male", "Female", "Male"])
+        >>> groups.tolist(), names
         ([1, 0, 1], ('Female', 'Male'))
-        >>> column_shape(["Female"], names=names).shapes.tolist()
+        >>> column_groups(["Female"], names=names).groups.tolist()
         [0]
     """
     values = _cells(column)
@@ -195,10 +195,10 @@ def column_shape(
     if strange:
         shown = ", ".join(known[:12]) + (", ..." if len(known) > 12 else "")
         raise InputError(f"Expected `column` to hold only {shown}, but it also holds {', '.join(strange[:4])}.")
-    return ColumnShape(np.array([code[text] for text in texts], dtype=np.int64), tuple(known))
+    return ColumnGroups(np.array([code[text] for text in texts], dtype=np.int64), tuple(known))
 
 
-def shape_spread(sizes: Tensor | ArrayLike, classes: Labels | None = None) -> Sizes:
+def size_spread(sizes: Tensor | ArrayLike, classes: Labels | None = None) -> Sizes:
     """Standard deviation of the sizes within each class, for choosing the class that varies most.
 
     Args:
@@ -210,7 +210,7 @@ def shape_spread(sizes: Tensor | ArrayLike, classes: Labels | None = None) -> Si
         One number per class, shape (c,); 0 for a class that does not occur.
 
     Example:
-        >>> shape_spread([0.1, 0.9, 0.4, 0.5], classes=[0, 0, 1, 1]).round(2).tolist()
+        >>> size_spread([0.1, 0.9, 0.4, 0.5], classes=[0, 0, 1, 1]).round(2).tolist()
         [0.4, 0.05]
     """
     if classes is None:

@@ -143,59 +143,59 @@ sizes_strategy = st.lists(st.integers(-50, 50).map(lambda v: v / 8), min_size=1,
 @settings(deadline=None)
 @given(sizes=sizes_strategy, edges=st.sets(st.integers(-50, 50), min_size=1, max_size=4))
 def test_a_shape_is_the_number_of_edges_reached(sizes: list[float], edges: set[int]) -> None:
-    rule = sd.ShapeRule(tuple(sorted(edges)))
+    rule = sd.GroupRule(tuple(sorted(edges)))
     assert rule(sizes).tolist() == [sum(size >= edge for edge in edges) for size in sizes]
-    assert rule.num_shapes == len(edges) + 1
-    assert sd.ShapeRule.from_dict(json.loads(json.dumps(rule.to_dict()))) == rule
+    assert rule.num_groups == len(edges) + 1
+    assert sd.GroupRule.from_dict(json.loads(json.dumps(rule.to_dict()))) == rule
 
 
 @pytest.mark.parametrize("p", [2, 3, 7])
 def test_bins_are_about_equally_full(p: int) -> None:
     sizes = RNG.exponential(size=211)
-    shapes, edges = sd.shapes_of(sizes, bins=p)
-    counts = np.bincount(shapes, minlength=p)
+    groups, edges = sd.groups_of(sizes, bins=p)
+    counts = np.bincount(groups, minlength=p)
     assert counts.max() - counts.min() <= 1
     assert len(edges) == p - 1
 
 
 def test_the_mean_is_the_default_and_held_out_data_use_the_training_edges() -> None:
     train, held_out = torch.tensor([0.0, 0.1, 0.2, 0.9]), np.array([0.29, 0.3, 0.31])
-    rule = sd.ShapeRule.fit(train)
+    rule = sd.GroupRule.fit(train)
     assert rule.edges == pytest.approx((0.3,))
     assert rule(held_out).tolist() == [0, int(rule.edges[0] <= 0.3), 1]
     assert rule(train).dtype == np.int64
     # The held-out set's own mean would put 0.3 elsewhere.
-    assert sd.shapes_of(held_out + 0.5)[1] != rule.edges
+    assert sd.groups_of(held_out + 0.5)[1] != rule.edges
 
 
 def test_given_thresholds_and_edges_are_taken_as_they_are() -> None:
     sizes = [0.1, 0.6, 0.9]
-    assert sd.shapes_of(sizes, 0.6)[0].tolist() == [0, 1, 1]  # the report: >= 0.6 is big
-    assert sd.shapes_of(sizes, 0.6)[1] == (0.6,)
-    shapes, edges = sd.shapes_of(sizes, bins=[0.2, 0.7])
-    assert shapes.tolist() == [0, 1, 2]
+    assert sd.groups_of(sizes, 0.6)[0].tolist() == [0, 1, 1]  # the report: >= 0.6 is big
+    assert sd.groups_of(sizes, 0.6)[1] == (0.6,)
+    groups, edges = sd.groups_of(sizes, bins=[0.2, 0.7])
+    assert groups.tolist() == [0, 1, 2]
     assert edges == (0.2, 0.7)
-    assert sd.shapes_of(sizes, bins=np.array([0.2, 0.7]))[1] == (0.2, 0.7)
-    assert sd.shapes_of(sizes, 5)[0].tolist() == [0, 0, 0]  # a given threshold may leave a shape empty
+    assert sd.groups_of(sizes, bins=np.array([0.2, 0.7]))[1] == (0.2, 0.7)
+    assert sd.groups_of(sizes, 5)[0].tolist() == [0, 0, 0]  # a given threshold may leave a group empty
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: sd.ShapeRule(()), "`edges` to have the shape"),
-        (lambda: sd.ShapeRule((0.5, 0.5)), r"`edges` to ascend, but got \[0.5, 0.5\]"),
-        (lambda: sd.ShapeRule((float("nan"),)), "`edges` to be finite"),
-        (lambda: sd.ShapeRule.from_dict({"edge": [1]}), r"no 'edges': \['edge'\]"),
-        (lambda: sd.ShapeRule((0.5,))([[0.5]]), "`sizes` to have the shape"),
-        (lambda: sd.shapes_of([]), "`sizes` to have the shape"),
-        (lambda: sd.shapes_of([0.1, np.inf]), "`sizes` to be finite"),
-        (lambda: sd.shapes_of([0.1, 0.2], "median"), "`threshold` to be one of 'mean'"),
-        (lambda: sd.shapes_of([0.1, 0.1]), "`sizes` to differ.*all are 0.1"),
-        (lambda: sd.shapes_of([0.1, 0.2], 0.15, bins=2), "`threshold` or `bins`, but got both"),
-        (lambda: sd.shapes_of([0.1, 0.2], bins=1), "`bins` to be at least 2"),
-        (lambda: sd.shapes_of([0.1, 0.1, 0.1, 0.2], bins=2), "differ enough for 2 shapes"),
-        (lambda: sd.shapes_of([0.1, 0.2], bins=3), "differ enough for 3 shapes"),
-        (lambda: sd.shapes_of([0.1, 0.2], bins=[3, 2]), "`edges` to ascend"),
+        (lambda: sd.GroupRule(()), "`edges` to have the shape"),
+        (lambda: sd.GroupRule((0.5, 0.5)), r"`edges` to ascend, but got \[0.5, 0.5\]"),
+        (lambda: sd.GroupRule((float("nan"),)), "`edges` to be finite"),
+        (lambda: sd.GroupRule.from_dict({"edge": [1]}), r"no 'edges': \['edge'\]"),
+        (lambda: sd.GroupRule((0.5,))([[0.5]]), "`sizes` to have the shape"),
+        (lambda: sd.groups_of([]), "`sizes` to have the shape"),
+        (lambda: sd.groups_of([0.1, np.inf]), "`sizes` to be finite"),
+        (lambda: sd.groups_of([0.1, 0.2], "median"), "`threshold` to be one of 'mean'"),
+        (lambda: sd.groups_of([0.1, 0.1]), "`sizes` to differ.*all are 0.1"),
+        (lambda: sd.groups_of([0.1, 0.2], 0.15, bins=2), "`threshold` or `bins`, but got both"),
+        (lambda: sd.groups_of([0.1, 0.2], bins=1), "`bins` to be at least 2"),
+        (lambda: sd.groups_of([0.1, 0.1, 0.1, 0.2], bins=2), "differ enough for 2 groups"),
+        (lambda: sd.groups_of([0.1, 0.2], bins=3), "differ enough for 3 groups"),
+        (lambda: sd.groups_of([0.1, 0.2], bins=[3, 2]), "`edges` to ascend"),
     ],
 )
 def test_bad_sizes_and_edges_are_named(call: Callable[[], object], message: str) -> None:
@@ -216,28 +216,28 @@ def test_majority_is_counted_by_hand(areas: list[list[float]], threshold: float)
     for row in areas:
         votes = [area >= threshold for area in row if area > 0]
         expected.append(int(sum(votes) > len(votes) - sum(votes)))
-    assert sd.majority_shape(areas, threshold).tolist() == expected
-    assert sd.majority_shape(torch.tensor(areas, dtype=torch.float64), [threshold] * 3).tolist() == expected
+    assert sd.majority_group(areas, threshold).tolist() == expected
+    assert sd.majority_group(torch.tensor(areas, dtype=torch.float64), [threshold] * 3).tolist() == expected
 
 
 def test_majority_with_a_threshold_per_class() -> None:
     areas = np.array([[0.1, 0.5], [0.3, 0.1], [0.0, 0.6]])
-    assert sd.majority_shape(areas, [0.2, 0.2]).tolist() == [0, 0, 1]
-    assert sd.majority_shape(areas, [0.1, 0.2]).tolist() == [1, 0, 1]
+    assert sd.majority_group(areas, [0.2, 0.2]).tolist() == [0, 0, 1]
+    assert sd.majority_group(areas, [0.1, 0.2]).tolist() == [1, 0, 1]
     # Means over the images that show the class: 0.2 and 0.4, not 0.4 / 3.
-    assert sd.majority_shape(areas, "mean").tolist() == [0, 0, 1]
+    assert sd.majority_group(areas, "mean").tolist() == [0, 0, 1]
 
 
 def test_spread_over_examples_or_over_the_images_that_show_a_class() -> None:
     sizes, classes = RNG.random(50), RNG.integers(0, 3, 50)
     classes[classes == 1] = 3
-    found = sd.shape_spread(sizes, classes)
+    found = sd.size_spread(sizes, classes)
     assert found.shape == (4,)
     assert found[1] == 0
     for c in (0, 2, 3):
         assert found[c] == pytest.approx(np.std(sizes[classes == c]))
     table = np.array([[0.2, 0.0, 0.0], [0.6, 0.5, 0.0]])
-    assert sd.shape_spread(table).tolist() == pytest.approx([0.2, 0.0, 0.0])
+    assert sd.size_spread(table).tolist() == pytest.approx([0.2, 0.0, 0.0])
 
 
 @pytest.mark.parametrize(
@@ -252,22 +252,22 @@ def test_spread_over_examples_or_over_the_images_that_show_a_class() -> None:
     ],
 )
 def test_columns_of_any_kind(column: Any, codes: list[int], names: tuple[str, ...]) -> None:
-    found = sd.column_shape(column)
-    assert found.shapes.tolist() == codes
+    found = sd.column_groups(column)
+    assert found.groups.tolist() == codes
     assert found.names == names
 
 
 def test_a_held_out_column_takes_the_training_codes() -> None:
-    names = sd.column_shape([0, 1, 2]).names
-    assert sd.column_shape(np.array([2.0, 1.0]), names=names).shapes.tolist() == [2, 1]
-    assert sd.column_shape(["q", "p"], names=["q", "p"]).shapes.tolist() == [0, 1]
+    names = sd.column_groups([0, 1, 2]).names
+    assert sd.column_groups(np.array([2.0, 1.0]), names=names).groups.tolist() == [2, 1]
+    assert sd.column_groups(["q", "p"], names=["q", "p"]).groups.tolist() == [0, 1]
 
 
 def test_a_pandas_column() -> None:
     pd = pytest.importorskip("pandas")
-    assert sd.column_shape(pd.Series(["b", "a"], index=[7, 9])).shapes.tolist() == [1, 0]
+    assert sd.column_groups(pd.Series(["b", "a"], index=[7, 9])).groups.tolist() == [1, 0]
     with pytest.raises(InputError, match="1 of 2 are missing"):
-        sd.column_shape(pd.Series([1.0, None]))
+        sd.column_groups(pd.Series([1.0, None]))
 
 
 def empty() -> Iterator[str]:
@@ -277,21 +277,21 @@ def empty() -> Iterator[str]:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: sd.majority_shape([0.1, 0.2]), r"`areas` to have the shape \(n, classes\)"),
-        (lambda: sd.majority_shape([[-0.1]]), "`areas` to be non-negative"),
-        (lambda: sd.majority_shape([[0.1]], "median"), "`threshold` to be one of 'mean'"),
-        (lambda: sd.majority_shape([[0.1]], [0.1, 0.2]), r"one per class, \(1,\), but got \(2,\)"),
-        (lambda: sd.majority_shape([[0.1]], np.nan), "`threshold` to be finite"),
-        (lambda: sd.shape_spread([0.1], [0, 1]), r"\(2,\) and \(1,\)"),
-        (lambda: sd.shape_spread([0.1, 0.2], [0, -1]), "lowest class is -1"),
-        (lambda: sd.shape_spread([0.1, 0.2]), r"`sizes` to have the shape \(n, classes\)"),
-        (lambda: sd.column_shape(["a", "?", None, ""]), "3 of 4 are missing"),
-        (lambda: sd.column_shape([1.0, float("nan")]), "1 of 2 are missing"),
-        (lambda: sd.column_shape(["a", "c"], names=["a", "b"]), "only a, b, but it also holds c"),
-        (lambda: sd.column_shape(["a"], names=["a", "a"]), "`names` to differ"),
-        (lambda: sd.column_shape("abc"), "one value per row, but got str"),
-        (lambda: sd.column_shape(np.zeros((2, 2))), r"shape \(2, 2\)"),
-        (lambda: sd.column_shape(empty()), "at least one row"),
+        (lambda: sd.majority_group([0.1, 0.2]), r"`areas` to have the shape \(n, classes\)"),
+        (lambda: sd.majority_group([[-0.1]]), "`areas` to be non-negative"),
+        (lambda: sd.majority_group([[0.1]], "median"), "`threshold` to be one of 'mean'"),
+        (lambda: sd.majority_group([[0.1]], [0.1, 0.2]), r"one per class, \(1,\), but got \(2,\)"),
+        (lambda: sd.majority_group([[0.1]], np.nan), "`threshold` to be finite"),
+        (lambda: sd.size_spread([0.1], [0, 1]), r"\(2,\) and \(1,\)"),
+        (lambda: sd.size_spread([0.1, 0.2], [0, -1]), "lowest class is -1"),
+        (lambda: sd.size_spread([0.1, 0.2]), r"`sizes` to have the shape \(n, classes\)"),
+        (lambda: sd.column_groups(["a", "?", None, ""]), "3 of 4 are missing"),
+        (lambda: sd.column_groups([1.0, float("nan")]), "1 of 2 are missing"),
+        (lambda: sd.column_groups(["a", "c"], names=["a", "b"]), "only a, b, but it also holds c"),
+        (lambda: sd.column_groups(["a"], names=["a", "a"]), "`names` to differ"),
+        (lambda: sd.column_groups("abc"), "one value per row, but got str"),
+        (lambda: sd.column_groups(np.zeros((2, 2))), r"shape \(2, 2\)"),
+        (lambda: sd.column_groups(empty()), "at least one row"),
     ],
 )
 def test_bad_tables_are_named(call: Callable[[], object], message: str) -> None:

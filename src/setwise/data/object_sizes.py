@@ -2,7 +2,7 @@
 
 Every function takes arrays, tensors, or any iterable of one array per image. Images may then differ in size, and a
 generator reads a lazy data set without holding it: ``class_area((folder.read(k)[1] for k in range(100)), 0)``. Sizes
-are shares of the image, in [0, 1]. :mod:`setwise.data.shapes` makes discrete shapes of them.
+are shares of the image, in [0, 1]. :mod:`setwise.data.groups` makes discrete groups of them.
 """
 
 from __future__ import annotations
