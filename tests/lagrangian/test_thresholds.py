@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from setwise import InputError, metrics
-from setwise.lagrangian import adjust_threshold
-from setwise.lagrangian.constraints.rates import (
+from setwise.lagrangian import (
     RateConstraint,
+    adjust_threshold,
     equal_tpr,
     equalized_odds,
     precision_at_least,

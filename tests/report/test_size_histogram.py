@@ -67,7 +67,7 @@ def test_a_table_of_areas_leaves_absent_classes_out() -> None:
     figure = size_histogram(areas, [0, 1, 2])
     assert [count(axes) for axes in panels(figure)] == [3, 1, 1, 2, 2]
     assert len(figure.axes) == 8  # two rows of four, three places empty
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["shape 0", "shape 1", "shape 2"]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["group 0", "group 1", "group 2"]
     labelled = [axes.get_xlabel() for axes in panels(figure)]
     assert labelled == ["", "size", "size", "size", "size"]  # the lowest panel of each column
 

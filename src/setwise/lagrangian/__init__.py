@@ -7,9 +7,7 @@
 tensor(1.)
 """
 
-from setwise.lagrangian.constraints.objective import ConstrainedObjective
-from setwise.lagrangian.constraints.rates import (
-    RateConstraint,
+from setwise.lagrangian.constraints.named import (
     churn_at_most,
     demographic_parity,
     equal_rate,
@@ -21,6 +19,8 @@ from setwise.lagrangian.constraints.rates import (
     precision_at_least,
     recall_at_least,
 )
+from setwise.lagrangian.constraints.objective import ConstrainedObjective
+from setwise.lagrangian.constraints.rates import RateConstraint
 from setwise.lagrangian.constraints.report import Scored
 from setwise.lagrangian.constraints.selection import Selection
 from setwise.lagrangian.constraints.thresholds import adjust_threshold

@@ -52,12 +52,31 @@ class ShardedMultipliers(ExampleMultipliers):
 
     layout: Tensor
 
-    def __init__(self, num_examples: int, *, process_group: ProcessGroupLike = None, **options: Any) -> None:
+    def __init__(
+        self,
+        num_examples: int,
+        *,
+        process_group: ProcessGroupLike = None,
+        columns: int | None = None,
+        sparse: bool = True,
+        kind: str = "inequality",
+        init: float = 0.0,
+        maximum: float | None = None,
+        augmented: float = 0.0,
+    ) -> None:
         check_process_group(process_group)
         _checks.is_count("num_examples", num_examples, 0)
         ranks = active(process_group, always=True)
         rank, world = (0, 1) if ranks is None else (ranks.rank, ranks.size)
-        super().__init__(len(range(rank, num_examples, world)), **options)
+        super().__init__(
+            len(range(rank, num_examples, world)),
+            columns=columns,
+            sparse=sparse,
+            kind=kind,
+            init=init,
+            maximum=maximum,
+            augmented=augmented,
+        )
         self._ranks = ranks
         self.register_buffer("layout", torch.tensor([num_examples, rank, world]))
         self._rank, self._world, self._examples = rank, world, int(num_examples)

@@ -17,7 +17,7 @@ decisions (all but precision, F1 and Jaccard) are in units of the rate. ``precis
 tensor([0.4000], dtype=torch.float64)
 >>> constraint.surrogate(scores, labels)  # hinge: misses of 0 and 1.5, so 0.75 - 0.1
 tensor([0.6500])
->>> gap = equal_tpr(0.02, group="sex")
+>>> gap = RateConstraint.parse("tpr_difference[group=sex]<=0.02")
 >>> gap.true(scores, labels, group={"sex": torch.tensor([0, 1, 0, 1])})  # TPR 1 against 0, both directions
 tensor([ 0.9800, -1.0200], dtype=torch.float64)
 """
@@ -27,6 +27,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import permutations
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -45,10 +46,22 @@ from setwise.lagrangian.constraints.confusion import (
     surrogate_rows,
 )
 from setwise.lagrangian.constraints.inputs import Columns, above_threshold, column, group_codes
-from setwise.lagrangian.constraints.rate_text import read_text, write_text
 from setwise.measures._base import positives, prepare
+from setwise.metrics.constraints import ParsedConstraint, parse_constraint
+from setwise.metrics.names import read_number
 
 AGAINST = ("pairs", "overall")
+_DIFFERENCES = {
+    "equalized_odds": ("tpr", "fpr"),
+    "equal_opportunity": ("tpr",),
+    "demographic_parity": ("positive_rate",),
+}
+_FORMS = (
+    "a rate, >= or <= and a level such as 'recall>=0.9', '=' with a tolerance such as 'recall=0.9±0.02', or "
+    "'tpr_difference[group=sex]<=0.02'; the rates are " + ", ".join(RATES) + "; with _difference those without "
+    "precision, f1 and jaccard; and equalized_odds, equal_opportunity, demographic_parity; in brackets group=NAME, "
+    "NAME=NUMBER for one group, against=overall, reference=NAME"
+)
 
 
 @dataclass(frozen=True)
@@ -118,8 +131,11 @@ class RateConstraint:
         return (self.rate,) if isinstance(self.rate, str) else tuple(self.rate)
 
     @classmethod
-    def parse(cls, text: str) -> RateConstraint:
+    def parse(cls, text: str | ParsedConstraint) -> RateConstraint:
         """The constraint a text stands for; blanks do not matter. The forms are at the top of this module.
+
+        Args:
+            text: The text, or its parts.
 
         Raises:
             InputError: For a text that is no such form, which lists them, or a level out of range.
@@ -127,10 +143,32 @@ class RateConstraint:
         >>> RateConstraint.parse("recall[group=sex] >= 0.8")
         RateConstraint('recall[group=sex]>=0.8')
         """
-        return cls(**read_text(text))
+        if not isinstance(text, str | ParsedConstraint):
+            raise TypeError(f"Expected a constraint to be a string, but got {type(text).__name__}.")
+        parsed, given = (parse_constraint(text), text) if isinstance(text, str) else (text, text.text)
+        settings = None if parsed is None else _settings(parsed)
+        if settings is None:
+            raise InputError(f"Expected a constraint to be {_FORMS}; but got {given!r}.")
+        return cls(**settings)
 
     def __str__(self) -> str:
-        return write_text(self)
+        """The text that :meth:`parse` understands; rates joined by + where no name says them."""
+        names = {rates: name for name, rates in _DIFFERENCES.items() if len(rates) > 1}
+        name = "+".join(self.rates)
+        if self.difference:
+            name = names.get(self.rates, f"{name}_difference")
+        options = []
+        if self.group is not None:
+            options.append(f"group={self.group}" if self.member is None else f"{self.group}={self.member}")
+        if self.against != "pairs":
+            options.append(f"against={self.against}")
+        if self.reference is not None:
+            options.append(f"reference={self.reference}")
+        name += f"[{','.join(options)}]" if options else ""
+        lower, upper = self.lower, self.upper
+        if lower is not None and upper is not None:
+            return f"{name}={(lower + upper) / 2:g}±{(upper - lower) / 2:g}"
+        return f"{name}>={lower:g}" if lower is not None else f"{name}<={upper:g}"
 
     def __repr__(self) -> str:
         return f"RateConstraint({str(self)!r})"
@@ -263,85 +301,6 @@ class RateConstraint:
         return z, codes, torch.ones_like(z).detach() if w is None else w.reshape(-1), groups
 
 
-def recall_at_least(level: float, *, group: str | None = None) -> RateConstraint:
-    """Recall >= level; in every group of a column where one is named."""
-    return RateConstraint("recall", lower=level, group=group)
-
-
-def precision_at_least(level: float, *, group: str | None = None) -> RateConstraint:
-    """Precision >= level; in every group of a column where one is named."""
-    return RateConstraint("precision", lower=level, group=group)
-
-
-def fpr_at_most(level: float, *, group: str | None = None) -> RateConstraint:
-    """False positive rate <= level; in every group of a column where one is named."""
-    return RateConstraint("fpr", upper=level, group=group)
-
-
-def positive_rate_at_most(level: float, *, group: str | None = None) -> RateConstraint:
-    """Share predicted positive <= level; in every group of a column where one is named."""
-    return RateConstraint("positive_rate", upper=level, group=group)
-
-
-def equal_rate(rate: str, tolerance: float, *, group: str = "group", against: str = "pairs") -> RateConstraint:
-    """A rate that is the same in all groups, or at all sites, within a tolerance."""
-    return RateConstraint(rate, upper=tolerance, difference=True, group=group, against=against)
-
-
-def equal_tpr(tolerance: float, *, group: str = "group", against: str = "pairs") -> RateConstraint:
-    """Equal opportunity: the true positive rate the same in all groups within a tolerance."""
-    return equal_rate("tpr", tolerance, group=group, against=against)
-
-
-def equalized_odds(tolerance: float, *, group: str = "group", against: str = "pairs") -> RateConstraint:
-    """True and false positive rates the same in all groups within a tolerance."""
-    return RateConstraint(("tpr", "fpr"), upper=tolerance, difference=True, group=group, against=against)
-
-
-def demographic_parity(tolerance: float, *, group: str = "group", against: str = "pairs") -> RateConstraint:
-    """The share predicted positive the same in all groups within a tolerance."""
-    return equal_rate("positive_rate", tolerance, group=group, against=against)
-
-
-def churn_at_most(level: float, *, reference: str = "reference") -> RateConstraint:
-    """At most this share of decisions differs from another model's, given as a column of 0 and 1."""
-    return RateConstraint("churn", upper=level, reference=reference)
-
-
-def near_reference(
-    rate: str,
-    reference: float | Tensor,
-    tolerance: float,
-    *,
-    labels: Tensor | None = None,
-    weight: Tensor | None = None,
-    threshold: float = 0.0,
-) -> RateConstraint:
-    """A rate within a tolerance of a reference model's, so that a new system behaves as the old one did.
-
-    Args:
-        rate: The rate, such as ``"recall"`` or ``"positive_rate"``.
-        reference: The reference model's rate, or its scores.  # shape: (n,)
-        tolerance: How far the rate may be off to either side.
-        labels: Labels of the reference's scores.  # shape: (n,)
-        weight: Weights of these.  # shape: (n,)
-        threshold: The reference model's threshold.
-
-    >>> near_reference("recall", torch.tensor([1.0, -1.0, 2.0]), 0.1, labels=torch.tensor([1, 1, 0]))
-    RateConstraint('recall=0.5±0.1')
-    """
-    _checks.in_range("tolerance", tolerance, 0.0, 1.0)
-    if isinstance(reference, Tensor):
-        if labels is None:
-            raise InputError("Expected `labels` beside a `reference` that is scores, but they are None.")
-        values = RateConstraint(rate, upper=1.0).rate_values(reference, labels, None, weight, threshold=threshold)
-        reference = float(values.value[0])
-        if reference != reference:  # noqa: PLR0124 (NaN)
-            raise InputError(f"Expected the reference's {rate} to be defined, but no sample counts for it.")
-    _checks.in_range("reference", reference, 0.0, 1.0)
-    return RateConstraint(rate, lower=max(reference - tolerance, 0.0), upper=min(reference + tolerance, 1.0))
-
-
 def read_constraints(constraints: object) -> tuple[RateConstraint, ...]:
     """One constraint or several, each as such or as its text."""
     several = constraints if isinstance(constraints, list | tuple) else [constraints]
@@ -353,3 +312,44 @@ def read_constraints(constraints: object) -> tuple[RateConstraint, ...]:
     if not found:
         raise InputError("Expected `constraints` to hold at least one, but it is empty.")
     return tuple(found)
+
+
+def _settings(parsed: ParsedConstraint) -> dict[str, Any] | None:
+    """A text's parts as the arguments of :class:`RateConstraint`; None if they do not fit together."""
+    options = _read_options(parsed)
+    name, sign = parsed.name.lower(), parsed.sign
+    difference = name in _DIFFERENCES or name.endswith("_difference")
+    rates = _DIFFERENCES.get(name, (name.removesuffix("_difference"),))
+    if options is None or parsed.cases or parsed.percent or (sign == "=") != (parsed.spread is not None):
+        return None
+    level, spread = read_number(parsed.level), read_number(parsed.spread or "0")
+    if any(rate not in RATES for rate in rates) or (difference and sign != "<="):
+        return None
+    if difference:
+        options.setdefault("group", "group")
+    if "churn" in rates:
+        options.setdefault("reference", "reference")
+    return {
+        "rate": rates if len(rates) > 1 else rates[0],
+        "lower": None if sign == "<=" else level if sign == ">=" else max(level - spread, 0.0),
+        "upper": None if sign == ">=" else level if sign == "<=" else min(level + spread, 1.0),
+        "difference": difference,
+        **options,
+    }
+
+
+def _read_options(parsed: ParsedConstraint) -> dict[str, str | int] | None:
+    """What stands in brackets; None if it is not understood."""
+    settings: dict[str, str | int] = {}
+    for name, value in parsed.options:
+        if not name or not value:
+            return None
+        found: dict[str, str | int] = {name: value}
+        if name not in ("group", "reference", "against"):
+            if not value.isdecimal():
+                return None
+            found = {"group": name, "member": int(value)}
+        if settings.keys() & found.keys():
+            return None
+        settings |= found
+    return settings

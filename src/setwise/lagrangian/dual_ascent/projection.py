@@ -165,15 +165,26 @@ class Projection(nn.Module):
     can stop short of the optimum; start with gamma below delta.
 
     Args:
-        method: See :func:`project`.
-        options: ``samples``, ``generator``, ``temperature``, ``iterations`` of :func:`project`.
+        method: See :func:`project`, as for all others.
+        samples: How many entries ``"sampled"`` draws.
+        generator: Draws them.
+        temperature: How soft ``"sinkhorn"`` sorts.
+        iterations: How many iterations ``"sinkhorn"`` takes.
     """
 
-    def __init__(self, method: str = "newton", **options: Any) -> None:
+    def __init__(
+        self,
+        method: str = "newton",
+        *,
+        samples: int = 10_000,
+        generator: torch.Generator | None = None,
+        temperature: float = 0.01,
+        iterations: int = 100,
+    ) -> None:
         super().__init__()
-        self.method = method
-        self.options = options
-        project(torch.zeros(1), torch.zeros(()), method=method, **options)  # refuses what does not fit, here and now
+        self.method, self.samples, self.generator = method, samples, generator
+        self.temperature, self.iterations = temperature, iterations
+        self(torch.zeros(1), torch.zeros(()))  # refuses what does not fit, here and not at the first batch
 
     def forward(self, gamma: Tensor, delta: Tensor) -> tuple[Tensor, Tensor]:
         """The nearest point of the set.
@@ -182,11 +193,20 @@ class Projection(nn.Module):
             gamma: What tau would be without the constraints.  # shape: (*batch, n)
             delta: What eps would be without them.  # shape: (*batch,)
         """
-        return project(gamma, delta, method=self.method, **self.options)
+        return project(
+            gamma,
+            delta,
+            method=self.method,
+            samples=self.samples,
+            generator=self.generator,
+            temperature=self.temperature,
+            iterations=self.iterations,
+        )
 
     def extra_repr(self) -> str:
         """The settings, for ``repr``."""
-        return ", ".join([f"method={self.method!r}", *(f"{name}={value}" for name, value in self.options.items())])
+        own = {"sampled": ("samples",), "sinkhorn": ("temperature", "iterations")}.get(self.method, ())
+        return ", ".join([f"method={self.method!r}", *(f"{name}={getattr(self, name)}" for name in own)])
 
 
 class _Project(torch.autograd.Function):
