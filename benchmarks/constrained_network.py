@@ -31,7 +31,7 @@ from setwise.app.constraints import Constraints, Groups, group_columns
 from setwise.app.cross_fit import cross_fit
 from setwise.app.folds import make_folds
 from setwise.data import data_root, load_table
-from setwise.lagrangian.thresholds import ThresholdProblem
+from setwise.lagrangian.constraints.thresholds import ThresholdProblem
 from setwise.measures import Measure, parse
 
 MODELS = ("logistic", "lightgbm", "lightgbm_measure", "network", "network_measure")

@@ -40,12 +40,12 @@ RULES: dict[str, tuple[str, float | None, dict[str, Any]]] = {  # variant, augme
 
 
 def linear_scores(seed: int, n: int) -> tuple[Tensor, Tensor]:
-    """Scores of a linear model on points that it does not separate, and their shapes."""
+    """Scores of a linear model on points that it does not separate, and their groups."""
     generator = torch.Generator().manual_seed(seed)
     points = torch.randn(n, 10, generator=generator)
     direction = torch.randn(10, generator=generator)
-    shapes = (points @ direction + torch.randn(n, generator=generator) > 0.8).long()
-    return 2 * (points @ direction) / direction.norm() + 0.5, shapes
+    groups = (points @ direction + torch.randn(n, generator=generator) > 0.8).long()
+    return 2 * (points @ direction) / direction.norm() + 0.5, groups
 
 
 def convergence(passes: int) -> None:
@@ -57,9 +57,9 @@ def convergence(passes: int) -> None:
     for name, (variant, augmented, options) in RULES.items():
         gaps, residuals = np.empty((SEEDS, passes)), np.empty((SEEDS, passes))
         for seed in range(SEEDS):
-            scores, shapes = linear_scores(seed, 5000)
+            scores, groups = linear_scores(seed, 5000)
             term = SMeasure(5000, variant=variant, augmented=augmented)
-            term(scores, shapes, torch.arange(5000))
+            term(scores, groups, torch.arange(5000))
             ascent = DualAscent(term, **options)
             for k in range(passes):
                 ascent.epoch_end()
@@ -80,14 +80,14 @@ def convergence(passes: int) -> None:
 
 def projection_cost(n: int, steps: int) -> None:
     """CPU seconds of an epoch's projections."""
-    scores, shapes = linear_scores(0, n)
+    scores, groups = linear_scores(0, n)
     low, high = round(math.log2(n)), round(math.sqrt(n))
     sizes = sorted({round(low * (high / low) ** (k / 4)) for k in range(5)})
     names = ("every step, all rows", "every step, its rows", "once an epoch")
     table: dict[str, list[float]] = {name: [] for name in names}
     for size in sizes:
         for name, schedule in zip(table, ("step", "touched", "epoch"), strict=True):
-            table[name].append(_epoch_seconds(schedule, scores, shapes, size, steps))
+            table[name].append(_epoch_seconds(schedule, scores, groups, size, steps))
     print(f"\nCPU seconds of an epoch's projections, {n:,} examples\n\n| batch |", " | ".join(map(str, sizes)), "|")
     print("|---|" + "---|" * len(sizes))
     figure, axis = plt.subplots(figsize=(5.5, 4))
@@ -99,10 +99,10 @@ def projection_cost(n: int, steps: int) -> None:
     save(figure, "projection_cost.png")
 
 
-def _epoch_seconds(schedule: str, scores: Tensor, shapes: Tensor, size: int, steps: int) -> float:
+def _epoch_seconds(schedule: str, scores: Tensor, groups: Tensor, size: int, steps: int) -> float:
     """Time of the projections alone, from some steps, times their number in an epoch."""
     term = SMeasure(len(scores), variant="partial")
-    term(scores, shapes, torch.arange(len(scores)))  # every example has been seen once
+    term(scores, groups, torch.arange(len(scores)))  # every example has been seen once
     ascent = DualAscent(term, schedule=schedule)
     spent: list[float] = []
 
@@ -116,7 +116,7 @@ def _epoch_seconds(schedule: str, scores: Tensor, shapes: Tensor, size: int, ste
     generator = torch.Generator().manual_seed(0)
     for _ in range(steps):
         index = torch.randint(len(scores), (size,), generator=generator)
-        term(scores[index], shapes[index], index)
+        term(scores[index], groups[index], index)
         ascent.step()
     if schedule == "epoch":
         for _ in range(5):
@@ -127,17 +127,17 @@ def _epoch_seconds(schedule: str, scores: Tensor, shapes: Tensor, size: int, ste
 
 def example_weights() -> None:
     """The measure split into a sum over examples: weights against scores."""
-    scores, shapes = linear_scores(0, 5000)
+    scores, groups = linear_scores(0, 5000)
     figure, axes = plt.subplots(1, 2, figsize=(11, 4), sharey=True)
     for axis, variant in zip(axes, ("exact", "partial"), strict=True):
         term = SMeasure(5000, variant=variant)
-        term(scores, shapes, torch.arange(5000))
+        term(scores, groups, torch.arange(5000))
         ascent = DualAscent(term, inner=1)
         for _ in range(300):
             ascent.epoch_end()
         weights = 5000 * term.example_weights()
         for shape, name in ((1, "S+"), (0, "S-")):
-            axis.scatter(scores[shapes == shape], weights[shapes == shape], s=4, label=name)
+            axis.scatter(scores[groups == shape], weights[groups == shape], s=4, label=name)
         axis.set(xlabel="score", title=f"{variant}: multipliers as weights")
     axes[0].set_ylabel("weight, times the number of examples")
     axes[0].legend()

@@ -30,7 +30,7 @@ import torch
 from torch import Tensor, nn
 
 from setwise import metrics
-from setwise.lagrangian.groups import EqualQuality
+from setwise.lagrangian import EqualQuality
 from setwise_research.loaders import load, s_mnist
 from setwise_research.machine import cpu
 

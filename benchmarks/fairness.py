@@ -39,9 +39,8 @@ import torch
 from torch import Tensor, nn
 
 from setwise.data import data_root, load_table
-from setwise.lagrangian.constrained import ConstrainedObjective
-from setwise.lagrangian.rates import equal_tpr
-from setwise.lagrangian.selection import Choice, Selection
+from setwise.lagrangian import ConstrainedObjective, Selection, equal_tpr
+from setwise.lagrangian.constraints.selection import Choice
 from setwise_research.machine import cpu
 
 TOLERANCE = 0.02

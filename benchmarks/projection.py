@@ -24,7 +24,7 @@ from torch import Tensor
 
 from harness import Action, Case, apart, extra_megabytes, installed, interleave, largest_error, one_thread, peer
 from records import Part, Row, Table, Verdict
-from setwise.lagrangian.projection import project
+from setwise.lagrangian import project
 
 SIZES = (10_000, 100_000, 1_000_000, 10_000_000)
 MEMORY = 1_000_000

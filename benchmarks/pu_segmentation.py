@@ -162,7 +162,7 @@ def over_all_pixels(task: Task, beta: float) -> Indexed:
     """F-beta of the boxes over the whole training set."""
     boxes = task.train[1].flatten()
     term = SMeasure(len(boxes), f"fbeta({beta:.6g})")
-    term.set_shapes(boxes)
+    term.set_groups(boxes)
     return term
 
 

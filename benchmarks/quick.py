@@ -27,7 +27,7 @@ from harness import HERE, Action, Case, apart, exponent, extra_megabytes, interl
 from lp import Cell, draw, with_highs, with_setwise
 from records import too_much
 from setwise import metrics
-from setwise.lagrangian.projection import project
+from setwise.lagrangian import project
 
 LEVELS = HERE / "levels.json"
 GROWTH = (16_384, 131_072, 1_048_576)

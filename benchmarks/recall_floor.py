@@ -32,8 +32,7 @@ from torch import Tensor, nn
 
 from setwise import metrics
 from setwise.data import data_root, load_table, stratified_split
-from setwise.lagrangian.constrained import ConstrainedObjective
-from setwise.lagrangian.thresholds import adjust_threshold
+from setwise.lagrangian import ConstrainedObjective, adjust_threshold
 from setwise_research.machine import cpu
 
 FLOOR = 0.9

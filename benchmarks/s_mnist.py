@@ -4,7 +4,7 @@ Every digit comes at 28 and at 64 pixels on a canvas of 64 x 64. A linear networ
 the digit by cross-entropy (Adam 1e-3, cosine decay, batches of 128, 4 epochs, 4,000 training and 5,000 test digits),
 alone or with one of
 
-- the term of the 2019 paper in every variant, weight alpha from 1e-4 to 1, on the scores of a `ShapeHead`;
+- the term of the 2019 paper in every variant, weight alpha from 1e-4 to 1, on the scores of a `GroupHead`;
 - `classical`: dual ascent with full projections and a dual step at every iteration (Cotter et al.);
 - `paper_partial`, `paper_full`: the papers' own scaling and steps, sums over the batch mixed with n of the data set;
 - `direct`: equal quality over the shapes, `EqualQuality` on the digit's own errors within 0.5 %, its multipliers moved

@@ -24,7 +24,7 @@ import torch.nn.functional as F
 from harness import Action, interleave
 from records import Part, Row, Table, Verdict, script
 from setwise.lagrangian import DualAscent, SMeasure
-from setwise.lagrangian.s_measure import VARIANTS
+from setwise.lagrangian.regularizers.s_measure import VARIANTS
 from setwise_research.networks import ResNet18
 
 EXAMPLES = (10_000, 1_000_000)
@@ -56,21 +56,21 @@ def training_step(stem: str) -> float:
 def measure(variant: str, n: int) -> dict[str, float]:
     """Seconds per step of the term, and of what the ascent adds."""
     generator = torch.Generator().manual_seed(1)
-    shapes = (torch.rand(n, generator=generator) < 0.4).long()
-    scores = torch.randn(n, generator=generator) + 2.0 * shapes - 0.5
+    groups = (torch.rand(n, generator=generator) < 0.4).long()
+    scores = torch.randn(n, generator=generator) + 2.0 * groups - 0.5
     term = SMeasure(n, "f1", variant=variant)
-    term.set_shapes(shapes)
+    term.set_groups(groups)
     ascent = DualAscent(term)
     with torch.no_grad():  # one pass, so that every score is known
         for index in torch.arange(n).split(n // 4):
-            term(scores[index], shapes[index], index)
+            term(scores[index], groups[index], index)
             ascent.step()
     ascent.epoch_end()
 
     def step() -> None:
         index = torch.randint(n, (BATCH,), generator=generator)
         batch = scores[index].requires_grad_()
-        term(batch, shapes[index], index).backward()
+        term(batch, groups[index], index).backward()
 
     # 32 solutions in a pass: their share of the steps must be right in the mean.
     steps = max(200, SOLVED * n // (32 * BATCH)) if variant == "exact" else 200

@@ -22,7 +22,7 @@ EXAMPLES = {  # at least so many lines that run
     "measures": 20,
     "nmf": 11,
     "recipes": 9,
-    "shapes": 26,
+    "groups": 26,
     "sketches": 14,
     "training": 31,
 }

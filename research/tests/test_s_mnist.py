@@ -128,5 +128,5 @@ def test_the_real_digits(real_set: Callable[[str], Path]) -> None:
 @pytest.mark.data
 def test_the_mean_ink_tells_the_sizes_of_s_mnist_apart(real_set: Callable[[str], Path]) -> None:
     digits = loaders.load_s_mnist(real_set("mnist"), "test", limit=300)
-    shapes, _ = data.shapes_of(data.foreground_size(digits.images))
+    shapes, _ = data.groups_of(data.foreground_size(digits.images))
     assert np.mean(shapes == digits.shapes) > 0.95

@@ -149,5 +149,5 @@ def test_sizes_in_real_street_scenes(real_set: Callable[[str], Path]) -> None:
     sky = data.class_area((lazy.read(k)[1] for k in range(len(lazy))), 0, ignore_index=lazy.ignore_index)
     np.testing.assert_allclose(areas[:, 0], sky)
     assert 0.05 < sky.mean() < 0.4
-    assert set(data.shapes_of(sky)[0]) == {0, 1}
-    assert set(data.majority_shape(areas)) == {0, 1}
+    assert set(data.groups_of(sky)[0]) == {0, 1}
+    assert set(data.majority_group(areas)) == {0, 1}

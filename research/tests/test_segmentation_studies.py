@@ -360,7 +360,7 @@ class TestHistograms:
         study = shape_histograms.HistogramStudy(data=("camvid", "mnist"), digits=50)
         plan, records = run("shape-histograms", study, tmp_path)
         scene, digits = records
-        np.testing.assert_allclose(scene["spread"], data.shape_spread(street.areas()))
+        np.testing.assert_allclose(scene["spread"], data.size_spread(street.areas()))
         assert len(digits["wrong"]) == len(digits["names"]) == len(set(images.labels[:50].tolist()))
         for name in ("table.png", "digits.png"):
             assert (tmp_path / name).stat().st_size > 1000

@@ -8,7 +8,7 @@
 
 from setwise import distributed, functional, lagrangian, losses, lp, measures, metrics
 from setwise._checks import InputError
-from setwise.lagrangian import ConstrainedObjective, DualAscent, EqualQuality, RateConstraint, ShapeHead, SMeasure
+from setwise.lagrangian import ConstrainedObjective, DualAscent, EqualQuality, GroupHead, RateConstraint, SMeasure
 from setwise.measures import parse
 from setwise.measures.losses import *
 from setwise.metrics import choose_threshold
@@ -18,11 +18,11 @@ __all__ = [
     "ConstrainedObjective",
     "DualAscent",
     "EqualQuality",
+    "GroupHead",
     "InputError",
     "RateConstraint",
     "Recipe",
     "SMeasure",
-    "ShapeHead",
     "__version__",
     "choose_threshold",
     "distributed",

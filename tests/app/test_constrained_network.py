@@ -17,7 +17,7 @@ from setwise.app.constraints import Constraints, Groups
 from setwise.app.cross_fit import cross_fit, one_thread
 from setwise.app.folds import make_folds
 from setwise.app.scorers import LinearScorer, scorer_of
-from setwise.lagrangian.thresholds import adjust_threshold
+from setwise.lagrangian import adjust_threshold
 
 Codes = dict[str, NDArray[np.int64]]
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from setwise.app.constraints import Groups
 from setwise.app.decision import between, decide, objective
 from setwise.app.settings import TrainSettings
-from setwise.lagrangian.rates import RateConstraint
+from setwise.lagrangian import RateConstraint
 from setwise.metrics import choose_threshold
 
 Floats = NDArray[np.float64]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from torch.utils.data import DataLoader, TensorDataset
 
 from setwise._checks import InputError
-from setwise.data import ShapeBalancedBatchSampler, StratifiedBatchSampler
+from setwise.data import GroupBalancedBatchSampler, StratifiedBatchSampler
 
 
 def make(counts: list[int], size: int, **options: object) -> StratifiedBatchSampler:
@@ -91,21 +91,21 @@ def test_balanced_batches_hold_all_classes_alike(counts: list[int], size: int, s
 
 
 def test_shape_balanced_is_the_balanced_sampler() -> None:
-    shapes = np.random.default_rng(0).choice([-1, 1], size=50, p=[0.8, 0.2])
+    groups = np.random.default_rng(0).choice([-1, 1], size=50, p=[0.8, 0.2])
     options: dict[str, Any] = {"seed": 3, "drop_last": True, "weight": np.arange(50.0)}
     for chosen in ({"seed": 3}, options):
-        found = ShapeBalancedBatchSampler(torch.from_numpy(shapes), 10, **chosen)
-        assert list(found) == list(StratifiedBatchSampler(shapes, 10, balanced=True, **chosen))
+        found = GroupBalancedBatchSampler(torch.from_numpy(groups), 10, **chosen)
+        assert list(found) == list(StratifiedBatchSampler(groups, 10, balanced=True, **chosen))
         assert found.quotas == {-1: 5, 1: 5}
-    resumed = ShapeBalancedBatchSampler(shapes, 10)
-    kept = ShapeBalancedBatchSampler(shapes, 10)
+    resumed = GroupBalancedBatchSampler(groups, 10)
+    kept = GroupBalancedBatchSampler(groups, 10)
     first = list(islice(resumed, 3))
     kept.load_state_dict(resumed.state_dict())
-    assert first + list(kept) == list(ShapeBalancedBatchSampler(shapes, 10))
-    in_order = list(ShapeBalancedBatchSampler(shapes, 10, shuffle=False))
-    assert in_order[0] == [*np.flatnonzero(shapes == -1)[:5].tolist(), *np.flatnonzero(shapes == 1)[:5].tolist()]
-    with pytest.raises(InputError, match="`shapes` to hold whole numbers"):
-        ShapeBalancedBatchSampler(shapes + 0.5, 10)
+    assert first + list(kept) == list(GroupBalancedBatchSampler(groups, 10))
+    in_order = list(GroupBalancedBatchSampler(groups, 10, shuffle=False))
+    assert in_order[0] == [*np.flatnonzero(groups == -1)[:5].tolist(), *np.flatnonzero(groups == 1)[:5].tolist()]
+    with pytest.raises(InputError, match="`groups` to hold whole numbers"):
+        GroupBalancedBatchSampler(groups + 0.5, 10)
 
 
 def test_balanced_means_are_those_of_each_class() -> None:

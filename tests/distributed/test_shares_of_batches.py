@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from setwise import InputError
-from setwise.data import ShapeBalancedBatchSampler, StratifiedBatchSampler
+from setwise.data import GroupBalancedBatchSampler, StratifiedBatchSampler
 from support import ranks
 from support.ranks import everywhere
 
@@ -60,7 +60,7 @@ def test_epochs_and_states_are_those_of_the_whole_batches() -> None:
 
 def test_shapes_are_shared_out_too() -> None:
     for rank in range(2):
-        sampler = ShapeBalancedBatchSampler([0] * 40 + [1] * 10, 8, rank=rank, num_replicas=2)
+        sampler = GroupBalancedBatchSampler([0] * 40 + [1] * 10, 8, rank=rank, num_replicas=2)
         assert [sum(i >= 40 for i in batch) for batch in sampler] == [2] * 10
 
 

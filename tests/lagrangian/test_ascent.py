@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 from setwise.lagrangian import DualAscent, SMeasure, exact_value
-from setwise.lagrangian.dualized import Dualized
+from setwise.lagrangian.dual_ascent.primal_dual import Dualized
 
 SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 10))]
 
@@ -21,8 +21,8 @@ def linear_scores(seed: int, n: int = 5000) -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(seed)
     points = torch.randn(n, 10, generator=generator)
     direction = torch.randn(10, generator=generator)
-    shapes = (points @ direction + torch.randn(n, generator=generator) > 0.8).long()
-    return 2 * (points @ direction) / direction.norm() + 0.5, shapes
+    groups = (points @ direction + torch.randn(n, generator=generator) > 0.8).long()
+    return 2 * (points @ direction) / direction.norm() + 0.5, groups
 
 
 def variables(term: SMeasure) -> Dualized:
@@ -31,10 +31,10 @@ def variables(term: SMeasure) -> Dualized:
 
 
 def ascended(variant: str, seed: int, passes: int, **options: Any) -> SMeasure:
-    scores, shapes = linear_scores(seed)
+    scores, groups = linear_scores(seed)
     term = SMeasure(len(scores), variant=variant)
     ascent = DualAscent(term, **options)
-    term(scores, shapes, torch.arange(len(scores)))
+    term(scores, groups, torch.arange(len(scores)))
     for _ in range(passes):
         ascent.epoch_end()
     return term
@@ -51,23 +51,23 @@ def test_reaches_the_optimum_on_fixed_scores(variant: str, seed: int) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_exact_variant_needs_no_ascent(seed: int) -> None:
-    scores, shapes = linear_scores(seed)
+    scores, groups = linear_scores(seed)
     term = SMeasure(len(scores))
-    value = float(term(scores.double(), shapes, torch.arange(len(scores))))
+    value = float(term(scores.double(), groups, torch.arange(len(scores))))
     assert value == pytest.approx(term.optimum(), abs=1e-6)
     assert term.gap().gap < 1e-6
 
 
 @pytest.mark.parametrize("variant", ["partial_touched", "full"])
 def test_mini_batches_come_near(variant: str) -> None:
-    scores, shapes = linear_scores(0, 1000)
+    scores, groups = linear_scores(0, 1000)
     term = SMeasure(1000, variant=variant)
-    term.set_shapes(shapes)
+    term.set_groups(groups)
     ascent = DualAscent(term)
     generator = torch.Generator().manual_seed(0)
     for _ in range(200):
         for index in torch.randperm(1000, generator=generator).split(200):
-            term(scores[index], shapes[index], index)
+            term(scores[index], groups[index], index)
             ascent.step()
         ascent.epoch_end()
     gap = term.gap()
@@ -86,23 +86,23 @@ def test_mini_batches_come_near(variant: str) -> None:
     ],
 )
 def test_counts_full_projections(variant: str, schedule: int | None, projections: int) -> None:
-    scores, shapes = linear_scores(0, 64)
+    scores, groups = linear_scores(0, 64)
     term = SMeasure(64, variant=variant)
     ascent = DualAscent(term, schedule=schedule)
     for _ in range(2):
         for index in torch.arange(64).split(16):
-            term(scores[index], shapes[index], index)
+            term(scores[index], groups[index], index)
             ascent.step()
         ascent.epoch_end()
     assert ascent.projections == projections
 
 
 def test_one_tau_a_step() -> None:
-    scores, shapes = linear_scores(0, 64)
+    scores, groups = linear_scores(0, 64)
     term = SMeasure(64, variant="partial_one")
     ascent = DualAscent(term)
     index = torch.arange(16)
-    term(scores[index], shapes[index], index)
+    term(scores[index], groups[index], index)
     found = variables(term)
     found.total_dual.values.fill_(-1.0)
     before = found.tau.clone()
@@ -111,9 +111,9 @@ def test_one_tau_a_step() -> None:
 
 
 def test_auto_takes_the_cheaper() -> None:
-    scores, shapes = linear_scores(0, 4096)
+    scores, groups = linear_scores(0, 4096)
     term = SMeasure(4096, variant="partial")
-    term(scores, shapes, torch.arange(4096))
+    term(scores, groups, torch.arange(4096))
     ascent = DualAscent(term, schedule="auto")
     assert ascent.resolved_schedule(4) == "touched"
     assert ascent.resolved_schedule(2048) == "epoch"
@@ -140,10 +140,10 @@ def test_steps_of_the_multipliers_apart() -> None:
 
 
 def test_exact_refreshes_at_the_end_of_an_epoch() -> None:
-    scores, shapes = linear_scores(0, 64)
+    scores, groups = linear_scores(0, 64)
     term = SMeasure(64)
     ascent = DualAscent(term)
-    term(scores, shapes, torch.arange(64))
+    term(scores, groups, torch.arange(64))
     term.variable.fill_(7.0)
     ascent.step()
     assert float(term.variable) == 7.0
@@ -190,12 +190,12 @@ def test_multipliers_are_weights_of_an_equivalent_risk() -> None:
     generator = torch.Generator().manual_seed(0)
     points = torch.randn(60, 3, generator=generator, dtype=torch.float64)
     points[:, 2] = 1
-    shapes = (points[:, 0] + 0.5 * points[:, 1] + 0.6 * torch.randn(60, generator=generator) > 0.2).long()
-    total, ridge, index = float(shapes.sum()), 0.05, torch.arange(60)
+    groups = (points[:, 0] + 0.5 * points[:, 1] + 0.6 * torch.randn(60, generator=generator) > 0.2).long()
+    total, ridge, index = float(groups.sum()), 0.05, torch.arange(60)
 
     def objective(w: Any) -> float:
         at = torch.as_tensor(w, dtype=torch.float64)
-        value = float(exact_value(points @ at, shapes, total=total, surrogate="squared"))
+        value = float(exact_value(points @ at, groups, total=total, surrogate="squared"))
         return min(value, 1e6) + ridge / 2 * float((at**2).sum())
 
     term = SMeasure(60, variant="partial", surrogate="squared").double()
@@ -203,7 +203,7 @@ def test_multipliers_are_weights_of_an_equivalent_risk() -> None:
     w = torch.zeros(3, dtype=torch.float64, requires_grad=True)
     optimizer = torch.optim.SGD([w], lr=0.05)
     for _ in range(1200):
-        loss = term(points @ w, shapes, index) + ridge / 2 * (w**2).sum()
+        loss = term(points @ w, groups, index) + ridge / 2 * (w**2).sum()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -213,6 +213,6 @@ def test_multipliers_are_weights_of_an_equivalent_risk() -> None:
     settings = {"xatol": 1e-8, "fatol": 1e-11, "maxiter": 4000, "maxfev": 4000}
     best = minimize(objective, found, method="Nelder-Mead", options=settings)
     assert objective(found) < best.fun + 1e-3
-    signs = 2.0 * shapes - 1
+    signs = 2.0 * groups - 1
     weighted = ((signs * term.example_weights()) @ points / ridge).numpy()
     np.testing.assert_allclose(weighted, best.x, rtol=0.02, atol=0.02)

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from setwise import lp, metrics
 from setwise.lagrangian import exact_multipliers, exact_value, f1_bound, s_measure_program
-from setwise.lagrangian.problems import FloorProblem, FProblem, water_level
-from setwise.lagrangian.surrogates import SURROGATES
+from setwise.lagrangian.regularizers.problems import FloorProblem, FProblem, water_level
+from setwise.lagrangian.regularizers.surrogates import SURROGATES
 
 CASES = 200
 
@@ -22,30 +22,30 @@ def draw(seed: int) -> tuple[Tensor, Tensor, float]:
     n, m = (int(torch.randint(low, 15, (), generator=generator)) for low in (1, 0))
     scale = 2 * float(torch.rand((), generator=generator))
     scores = scale * torch.randn(n + m, generator=generator, dtype=torch.float64)
-    shapes = torch.cat([torch.ones(n), torch.zeros(m)]).long()
-    scores = scores + 0.3 * shapes
+    groups = torch.cat([torch.ones(n), torch.zeros(m)]).long()
+    scores = scores + 0.3 * groups
     order = torch.randperm(n + m, generator=generator)
-    return scores[order], shapes[order], 0.3 + 2 * float(torch.rand((), generator=generator))
+    return scores[order], groups[order], 0.3 + 2 * float(torch.rand((), generator=generator))
 
 
 def test_value_and_multipliers_are_those_of_highs() -> None:
     infeasible = 0
     for seed in range(CASES):
-        scores, shapes, beta = draw(seed)
-        found = exact_multipliers(scores, shapes, beta=beta)
-        program = s_measure_program(scores, shapes, beta=beta)
+        scores, groups, beta = draw(seed)
+        found = exact_multipliers(scores, groups, beta=beta)
+        program = s_measure_program(scores, groups, beta=beta)
         solution = lp.solve(program, solver=lp.HiGHS(), throw=False)
         if solution.status == lp.Status.INFEASIBLE:
             infeasible += 1
             assert found.value == math.inf
-            assert exact_value(scores, shapes, beta=beta) == math.inf
-            assert f1_bound(scores, shapes) == 0.0
+            assert exact_value(scores, groups, beta=beta) == math.inf
+            assert f1_bound(scores, groups) == 0.0
             continue
         assert solution.status == lp.Status.OPTIMAL
         assert abs(found.value - float(solution.value)) < 1e-9 * max(1.0, found.value)
-        n = int(shapes.sum())
+        n = int(groups.sum())
         assert abs(found.mu - float(solution.dual.equality)) < 1e-9 * abs(found.mu)
-        inside = shapes > 0
+        inside = groups > 0
         torch.testing.assert_close(found.example[inside], solution.dual.inequality[n : 2 * n], rtol=1e-9, atol=1e-9)
         torch.testing.assert_close(found.tau[inside], solution.primal[:n], rtol=1e-9, atol=1e-9)
         assert abs(found.eps - float(solution.primal[n])) < 1e-9
@@ -53,8 +53,8 @@ def test_value_and_multipliers_are_those_of_highs() -> None:
 
 
 def test_problem_two_adds_a_constant() -> None:
-    scores, shapes = torch.tensor([0.5, 0.75, -0.25], dtype=torch.float64), torch.tensor([1, 1, 0])
-    values = [float(lp.solve(s_measure_program(scores, shapes, problem=k)).value) for k in (2, 3)]
+    scores, groups = torch.tensor([0.5, 0.75, -0.25], dtype=torch.float64), torch.tensor([1, 1, 0])
+    values = [float(lp.solve(s_measure_program(scores, groups, problem=k)).value) for k in (2, 3)]
     assert values == pytest.approx([2.25, 1.25], abs=1e-9)
 
 
@@ -62,26 +62,26 @@ def test_problem_two_adds_a_constant() -> None:
 def test_gradient_is_that_of_finite_differences(surrogate: str) -> None:
     checked = 0
     for seed in range(CASES if surrogate == "hinge" else 40):
-        scores, shapes, beta = draw(seed)
-        total = 1.0 if surrogate == "hinge" else float(shapes.sum()) / 4
+        scores, groups, beta = draw(seed)
+        total = 1.0 if surrogate == "hinge" else float(groups.sum()) / 4
         options = {"beta": beta, "total": total, "surrogate": surrogate}
         leaf = scores.clone().requires_grad_()
-        value = exact_value(leaf, shapes, **options)  # type: ignore[arg-type]
+        value = exact_value(leaf, groups, **options)  # type: ignore[arg-type]
         if math.isinf(value.detach()):
             assert not value.requires_grad
             continue
         if not value.requires_grad:  # feasible at one point only: no gradient is finite there
             continue
         (gradient,) = torch.autograd.grad(value, leaf)
-        eps = exact_multipliers(scores, shapes, **options).eps  # type: ignore[arg-type]
+        eps = exact_multipliers(scores, groups, **options).eps  # type: ignore[arg-type]
         near = torch.where(
-            shapes > 0, (scores - eps).abs(), torch.minimum((scores + eps).abs(), (scores + eps + 1).abs())
+            groups > 0, (scores - eps).abs(), torch.minimum((scores + eps).abs(), (scores + eps + 1).abs())
         )
         if float(near.min()) < 1e-4:
             continue
         step = 1e-6
         shift = step * torch.eye(len(scores), dtype=torch.float64)
-        ends = [[float(exact_value(scores + s * e, shapes, **options)) for e in shift] for s in (1, -1)]  # type: ignore[arg-type]
+        ends = [[float(exact_value(scores + s * e, groups, **options)) for e in shift] for s in (1, -1)]  # type: ignore[arg-type]
         differences = (torch.tensor(ends[0], dtype=torch.float64) - torch.tensor(ends[1], dtype=torch.float64)) / (
             2 * step
         )
@@ -94,13 +94,13 @@ def test_gradient_of_the_linear_program_is_piecewise_constant() -> None:
     """Within one piece differences are exact, so 1e-9 can be asked for."""
     checked = 0
     for seed in range(CASES):
-        scores, shapes, _ = draw(seed)
-        found = exact_multipliers(scores, shapes)
+        scores, groups, _ = draw(seed)
+        found = exact_multipliers(scores, groups)
         if math.isinf(found.value) or math.isinf(found.mu):
             continue
         leaf = scores.clone().requires_grad_()
-        (gradient,) = torch.autograd.grad(exact_value(leaf, shapes), leaf)
-        closed = torch.where(shapes > 0, -found.example, (scores > -found.eps).double())
+        (gradient,) = torch.autograd.grad(exact_value(leaf, groups), leaf)
+        closed = torch.where(groups > 0, -found.example, (scores > -found.eps).double())
         torch.testing.assert_close(gradient, closed, rtol=1e-9, atol=1e-9)
         checked += 1
     assert checked > 100
@@ -110,18 +110,18 @@ def test_bound_holds_and_is_tight_for_perfect_scores() -> None:
     generator = torch.Generator().manual_seed(0)
     for _ in range(50):
         scores = torch.randn(60, generator=generator, dtype=torch.float64) * 5
-        shapes = (scores + torch.randn(60, generator=generator) * 4 > 0).long()
+        groups = (scores + torch.randn(60, generator=generator) * 4 > 0).long()
         for beta in (0.5, 1.0, 2.0):
-            value = exact_value(scores, shapes, beta=beta)
-            assert f1_bound(value, beta=beta) <= metrics.fbeta((scores > 0).long(), shapes, beta=beta) + 1e-12
+            value = exact_value(scores, groups, beta=beta)
+            assert f1_bound(value, beta=beta) <= metrics.fbeta((scores > 0).long(), groups, beta=beta) + 1e-12
     assert f1_bound(torch.tensor([1.0, 1.0, -1.0]), torch.tensor([1, 1, 0])) == 1.0
 
 
 def test_scale_is_the_total() -> None:
-    scores, shapes, beta = draw(1)
-    n = float(shapes.sum())
-    large = exact_value(n * scores, shapes, beta=beta, total=n)
-    torch.testing.assert_close(large, exact_value(scores, shapes, beta=beta), rtol=1e-12, atol=1e-12)
+    scores, groups, beta = draw(1)
+    n = float(groups.sum())
+    large = exact_value(n * scores, groups, beta=beta, total=n)
+    torch.testing.assert_close(large, exact_value(scores, groups, beta=beta), rtol=1e-12, atol=1e-12)
 
 
 def test_degenerate_sets() -> None:
@@ -138,11 +138,11 @@ def test_degenerate_sets() -> None:
 
 
 @pytest.mark.parametrize(
-    ("scores", "shapes", "options", "message"),
+    ("scores", "groups", "options", "message"),
     [
         (torch.tensor([1, 2]), torch.tensor([0, 1]), {}, "`scores` to be a floating-point"),
         (torch.rand(2, 2), torch.ones(2, 2), {}, r"`scores` to be of shape \(N,\)"),
-        (torch.rand(3), torch.tensor([0, 1]), {}, "`shapes` to have the same shape"),
+        (torch.rand(3), torch.tensor([0, 1]), {}, "`groups` to have the same shape"),
         (torch.rand(3), torch.tensor([0, 1, 2]), {}, "also holds 2"),
         (torch.rand(3), torch.tensor([0, 1, -1]), {}, "holds 0 and -1"),
         (torch.tensor([0.1, math.nan]), torch.tensor([0, 1]), {}, "`scores` to be finite"),
@@ -151,9 +151,9 @@ def test_degenerate_sets() -> None:
         (torch.rand(2), torch.tensor([0, 1]), {"surrogate": "ramp"}, "`surrogate` to be one of"),
     ],
 )
-def test_refuses(scores: Tensor, shapes: Tensor, options: dict[str, float], message: str) -> None:
+def test_refuses(scores: Tensor, groups: Tensor, options: dict[str, float], message: str) -> None:
     with pytest.raises((ValueError, TypeError), match=message):
-        exact_value(scores, shapes, **options)  # type: ignore[arg-type]
+        exact_value(scores, groups, **options)  # type: ignore[arg-type]
 
 
 def test_bound_refuses_what_is_no_value() -> None:

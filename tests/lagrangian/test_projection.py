@@ -14,8 +14,9 @@ from torch import Tensor, nn
 from torch.autograd import forward_ad
 
 from setwise import InputError
-from setwise.lagrangian import _threshold
-from setwise.lagrangian.projection import METHODS, Projection, project, project_touched, project_touched_
+from setwise.lagrangian import Projection, project, project_touched, project_touched_
+from setwise.lagrangian.dual_ascent import projection_threshold
+from setwise.lagrangian.dual_ascent.projection import METHODS
 
 
 @pytest.fixture(autouse=True)
@@ -115,20 +116,20 @@ def test_entries_that_fall_one_by_one_are_sorted_in_the_end(monkeypatch: pytest.
         gap *= 1.1 * (len(entries) + 2)
     gamma = np.array(entries)
     passes = 0
-    real = _threshold._above
+    real = projection_threshold._above
 
     def counted(gamma: Any, bound: float) -> Any:
         nonlocal passes
         passes += 1
         return real(gamma, bound)
 
-    monkeypatch.setattr(_threshold, "_above", counted)
-    expected = _threshold._by_sorting(gamma, delta)
+    monkeypatch.setattr(projection_threshold, "_above", counted)
+    expected = projection_threshold._by_sorting(gamma, delta)
     found = {}
-    for work in (10**6, _threshold._WORK, 0):
-        monkeypatch.setattr(_threshold, "_WORK", work)
+    for work in (10**6, projection_threshold._WORK, 0):
+        monkeypatch.setattr(projection_threshold, "_WORK", work)
         passes = 0
-        assert _threshold._newton(gamma, delta) == pytest.approx(expected, rel=1e-12)
+        assert projection_threshold._newton(gamma, delta) == pytest.approx(expected, rel=1e-12)
         found[work] = passes
     most, default, least = found.values()
     assert most >= len(entries) > default > least

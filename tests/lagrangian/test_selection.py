@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from setwise import InputError
-from setwise.lagrangian.rates import equal_tpr
-from setwise.lagrangian.selection import Selection, _mixture, _sparse
+from setwise.lagrangian import Selection, equal_tpr
+from setwise.lagrangian.constraints.selection import _mixture, _sparse
 from setwise.lp import HiGHS, LinearProgram, solve
 
 

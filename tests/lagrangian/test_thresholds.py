@@ -10,8 +10,15 @@ import torch
 from torch import Tensor
 
 from setwise import InputError, metrics
-from setwise.lagrangian.rates import RateConstraint, equal_tpr, equalized_odds, precision_at_least, recall_at_least
-from setwise.lagrangian.thresholds import Threshold, adjust_threshold
+from setwise.lagrangian import (
+    RateConstraint,
+    adjust_threshold,
+    equal_tpr,
+    equalized_odds,
+    precision_at_least,
+    recall_at_least,
+)
+from setwise.lagrangian.constraints.thresholds import Threshold
 
 
 def draw(seed: int, n: int = 40, groups: int = 2) -> tuple[Tensor, Tensor, Tensor]:

@@ -2,7 +2,7 @@
 
 A linear network or one with 500 hidden units learns the digit by cross-entropy (Adam, cosine decay), alone or with
 
-- a variant of :class:`~setwise.lagrangian.SMeasure` by its name, weight alpha, on the scores of a ``ShapeHead``;
+- a variant of :class:`~setwise.lagrangian.SMeasure` by its name, weight alpha, on the scores of a ``GroupHead``;
 - ``classical``: dual ascent with full projections and a dual step at every iteration (Cotter et al.);
 - ``paper_partial``, ``paper_full``: the papers' own scaling and steps, sums over the batch mixed with n of all;
 - ``direct``: equal quality over the shapes, :class:`~setwise.lagrangian.EqualQuality` on the digit's own errors within
@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from setwise._checks import in_range, is_count, one_of
-from setwise.lagrangian import DualAscent, EqualQuality, ShapeHead, SMeasure
+from setwise.lagrangian import DualAscent, EqualQuality, GroupHead, SMeasure
 from setwise_research.loaders import load_s_mnist
 
 VARIANTS = ("exact", "partial", "partial_step", "partial_touched", "partial_one", "full")
@@ -90,7 +90,7 @@ class DigitClassifier(nn.Module):
         hidden = network == "hidden"
         self.body: nn.Module = nn.Sequential(nn.Linear(PIXELS, HIDDEN), nn.ReLU()) if hidden else nn.Identity()
         width = HIDDEN if hidden else PIXELS
-        self.classifier, self.head = nn.Linear(width, 10), ShapeHead(width)
+        self.classifier, self.head = nn.Linear(width, 10), GroupHead(width)
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """Logits of the digits and scores of the shape, for rows of bytes."""
@@ -131,7 +131,7 @@ def train_digits(
     term = _term(method, len(digits)) if alpha else None
     ascent = None if term is None else _ascent(method, term)
     if term is not None:
-        term.set_shapes(shapes)
+        term.set_groups(shapes)
     history: list[dict[str, float]] = []
     begin, step = time.process_time(), 0
     for _ in range(protocol.epochs):

@@ -1,8 +1,8 @@
 """Constraints of a comparison: their text with the table's own names of groups, and what they come to.
 
 ``"recall[group=sex]>=0.8"`` bounds the recall of every value of the column, ``"recall[sex=Female]>=0.8"`` that of one
-value, ``"tpr_difference[group=sex]<=0.05"`` how far they are apart. :mod:`setwise.lagrangian.rates` counts groups
-0, 1, ...; here they go by their names.
+value, ``"tpr_difference[group=sex]<=0.05"`` how far they are apart. :class:`~setwise.lagrangian.RateConstraint` counts
+groups 0, 1, ...; here they go by their names.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from setwise._checks import InputError
-from setwise.lagrangian import RateConstraint
-from setwise.lagrangian._report import Scored, constraint_report
-from setwise.lagrangian._threshold_search import TOLERANCE
-from setwise.lagrangian.rates import read_constraints
-from setwise.lagrangian.thresholds import ThresholdFit, adjust_threshold
+from setwise.lagrangian import RateConstraint, Scored, adjust_threshold
+from setwise.lagrangian.constraints.rates import read_constraints
+from setwise.lagrangian.constraints.report import constraint_report
+from setwise.lagrangian.constraints.threshold_search import TOLERANCE
+from setwise.lagrangian.constraints.thresholds import ThresholdFit
+from setwise.metrics.constraints import parse_constraint
 
-_BRACKETS = re.compile(r"\[([^\[\]]*)\]")
 _WORDS = ("against", "reference")
 
 
@@ -44,7 +44,7 @@ class Groups:
 
 def check_text(text: str) -> None:
     """Refuse a text that is no constraint, before any table is read."""
-    RateConstraint.parse(_BRACKETS.sub(lambda match: _rewritten(match[1], None), text))
+    _parse(text, None)
     if "reference=" in "".join(text.split()) or text.strip().lower().startswith("churn"):
         raise InputError(f"Expected `subject_to` to be on a rate other than churn, but got {text!r}.")
 
@@ -53,9 +53,9 @@ def group_columns(texts: Sequence[str]) -> list[str]:
     """The columns that constraints speak of, blanks removed."""
     found = []
     for text in texts:
-        for match in _BRACKETS.finditer(text):
-            for name, value in _parts(match[1]):
-                found += [] if name in _WORDS else [value if name == "group" else name]
+        parsed = parse_constraint(text)
+        for name, value in [] if parsed is None else parsed.options:
+            found += [] if name in _WORDS or not name + value else [value if name == "group" else name]
     return list(dict.fromkeys(found))
 
 
@@ -77,12 +77,7 @@ class Constraints:
         self.only = next(iter(self.names)) if len(self.names) == 1 else None
         if self.only is not None:
             self.names.setdefault("group", self.names[self.only])
-        known = self.names
-        self.each = tuple(
-            dict.fromkeys(
-                RateConstraint.parse(_BRACKETS.sub(lambda match: _rewritten(match[1], known), text)) for text in texts
-            )
-        )
+        self.each = tuple(dict.fromkeys(_parse(text, self.names) for text in texts))
         for constraint in self.each:
             if constraint.group is not None and constraint.group not in self.names:
                 raise InputError(
@@ -180,20 +175,18 @@ def scored(arrays: Mapping[str, NDArray[Any]], name: str, constraints: Constrain
     )
 
 
-def _parts(inside: str) -> list[tuple[str, str]]:
-    pairs = (part.partition("=") for part in inside.split(",") if part.strip())
-    return [(no_blanks(name), no_blanks(value)) for name, _, value in pairs]
-
-
-def _rewritten(inside: str, groups: Mapping[str, tuple[str, ...]] | None) -> str:
-    """What stands in brackets with numbers for the names of groups; any name is 0 where groups are not known yet."""
-    parts = []
-    for name, value in _parts(inside):
-        number: str | int = value
-        if name not in ("group", *_WORDS) and value:
-            number = 0 if groups is None else _number(name, value, groups)
-        parts.append(f"{name}={number}")
-    return f"[{','.join(parts)}]"
+def _parse(text: str, groups: Mapping[str, tuple[str, ...]] | None) -> RateConstraint:
+    """The constraint, with numbers for the names of groups; any name is 0 where groups are not known yet."""
+    parsed = parse_constraint(text)
+    if parsed is None:
+        return RateConstraint.parse(text)
+    options: list[tuple[str, str | int]] = []
+    for name, value in parsed.options:
+        known = name in ("group", *_WORDS) or not value
+        number = value if known else 0 if groups is None else _number(name, value, groups)
+        options += [(name, number)] if name + value else []
+    brackets = ",".join(f"{name}={value}" for name, value in options)
+    return RateConstraint.parse(replace(parsed, brackets=brackets))
 
 
 def _number(column: str, value: str, groups: Mapping[str, tuple[str, ...]]) -> int:

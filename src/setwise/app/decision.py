@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 from setwise.app import certificates
 from setwise.app.constraints import Constraints, Groups
 from setwise.app.settings import CONFIDENCE, TrainSettings
-from setwise.lagrangian._report import Scored
-from setwise.lagrangian.rates import RateConstraint
-from setwise.lagrangian.thresholds import ThresholdFit
+from setwise.lagrangian import RateConstraint, Scored
+from setwise.lagrangian.constraints.thresholds import ThresholdFit
 from setwise.metrics import CalibrationMap, IsotonicCalibration, PlattScaling, choose_threshold, fit_calibration
 from setwise.metrics.certified import ConstraintBound
 

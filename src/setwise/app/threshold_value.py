@@ -25,9 +25,9 @@ from numpy.typing import NDArray
 
 from setwise._checks import InputError
 from setwise.lagrangian import RateConstraint
-from setwise.lagrangian._cells import RATES
-from setwise.lagrangian._threshold_search import TOLERANCE
-from setwise.lagrangian.rates import read_constraints
+from setwise.lagrangian.constraints.confusion import RATES
+from setwise.lagrangian.constraints.rates import read_constraints
+from setwise.lagrangian.constraints.threshold_search import TOLERANCE
 from setwise.metrics.constraints import read_rate
 
 __all__ = ["BestValue", "read_constraints"]

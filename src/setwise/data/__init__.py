@@ -1,4 +1,4 @@
-"""Data: tables, images as arrays, built-in sets of both, controlled imbalance, stratified batches and shapes.
+"""Data: tables, images as arrays, built-in sets of both, controlled imbalance, stratified batches and groups.
 
 Data sets that are named and not given by a path are looked for in a folder: :func:`data_root` is ``$SETWISE_DATA``
 where that is set, else ``~/.cache/setwise``. Nothing is downloaded.
@@ -8,6 +8,14 @@ from setwise.data._files import data_root
 from setwise.data.arrays import LabelledArrays, image_tensor, label_tensor, load_arrays
 from setwise.data.builtin import builtin_table, load_fashion, table_names, table_source
 from setwise.data.catalog import load
+from setwise.data.groups import (
+    ColumnGroups,
+    GroupRule,
+    column_groups,
+    groups_of,
+    majority_group,
+    size_spread,
+)
 from setwise.data.imbalance import (
     Imbalance,
     drop_class,
@@ -15,8 +23,7 @@ from setwise.data.imbalance import (
     make_imbalanced,
     one_versus_rest,
 )
-from setwise.data.samplers import ShapeBalancedBatchSampler, StratifiedBatchSampler
-from setwise.data.shape_sizes import (
+from setwise.data.object_sizes import (
     activation_area,
     box_area,
     class_activation_maps,
@@ -24,14 +31,7 @@ from setwise.data.shape_sizes import (
     class_areas,
     foreground_size,
 )
-from setwise.data.shapes import (
-    ColumnShape,
-    ShapeRule,
-    column_shape,
-    majority_shape,
-    shape_spread,
-    shapes_of,
-)
+from setwise.data.samplers import GroupBalancedBatchSampler, StratifiedBatchSampler
 from setwise.data.splits import stratified_split
 from setwise.data.tables import (
     CategoryCode,
@@ -57,8 +57,10 @@ from setwise.data.tables import (
 __all__ = [
     "CategoryCode",
     "ColumnCode",
-    "ColumnShape",
+    "ColumnGroups",
     "DateCode",
+    "GroupBalancedBatchSampler",
+    "GroupRule",
     "Imbalance",
     "Inspection",
     "Kind",
@@ -66,8 +68,6 @@ __all__ = [
     "News",
     "NumberCode",
     "RawTable",
-    "ShapeBalancedBatchSampler",
-    "ShapeRule",
     "StratifiedBatchSampler",
     "Table",
     "TableEncoding",
@@ -79,11 +79,12 @@ __all__ = [
     "class_activation_maps",
     "class_area",
     "class_areas",
-    "column_shape",
+    "column_groups",
     "data_root",
     "drop_class",
     "foreground_size",
     "group_classes",
+    "groups_of",
     "image_tensor",
     "inspect",
     "label_tensor",
@@ -93,13 +94,12 @@ __all__ = [
     "load_inputs",
     "load_keel",
     "load_table",
-    "majority_shape",
+    "majority_group",
     "make_imbalanced",
     "one_versus_rest",
     "read_frame",
     "read_table",
-    "shape_spread",
-    "shapes_of",
+    "size_spread",
     "stratified_split",
     "table_names",
     "table_source",

@@ -262,19 +262,19 @@ class StratifiedBatchSampler(Sampler[list[int]]):
         return chances
 
 
-class ShapeBalancedBatchSampler(StratifiedBatchSampler):
-    r"""Batches with equally many examples of each shape: a :class:`StratifiedBatchSampler` with ``balanced=True``.
+class GroupBalancedBatchSampler(StratifiedBatchSampler):
+    r"""Batches with equally many examples of each group: a :class:`StratifiedBatchSampler` with ``balanced=True``.
 
     Every batch has :math:`B^+` examples of :math:`S^+` and :math:`B^-` of :math:`S^-`, each drawn alike from its set,
     so that :math:`\frac{|S^+|}{B^+} \sum_{i \in B^+} f_i` is an unbiased estimate of the sum over :math:`S^+`, and the
     same for :math:`S^-`. That is what ``SMeasure(..., sampling="balanced")`` counts on, with the numbers that each
-    batch really has. In an epoch the largest shape is visited exactly once and every example at least once, so that
+    batch really has. In an epoch the largest group is visited exactly once and every example at least once, so that
     multipliers and remembered scores of all examples are brought up to date; only ``drop_last`` or ``weight`` give
     that up.
 
     Args:
-        shapes: Shape of each example, (n,): 0..p-1, or -1 and 1.
-        batch_size: Examples per batch; at least the number of shapes.
+        groups: Group of each example, (n,): 0..p-1, or -1 and 1.
+        batch_size: Examples per batch; at least the number of groups.
         weight: As for :class:`StratifiedBatchSampler`.
         shuffle: As there.
         drop_last: As there.
@@ -283,14 +283,14 @@ class ShapeBalancedBatchSampler(StratifiedBatchSampler):
         num_replicas: As there.
 
     Example:
-        >>> sampler = ShapeBalancedBatchSampler([0] * 90 + [1] * 10, batch_size=16)
+        >>> sampler = GroupBalancedBatchSampler([0] * 90 + [1] * 10, batch_size=16)
         >>> sampler.quotas, len(sampler)
         ({0: 8, 1: 8}, 12)
     """
 
     def __init__(
         self,
-        shapes: Labels,
+        groups: Labels,
         batch_size: int,
         *,
         weight: Labels | None = None,
@@ -301,7 +301,7 @@ class ShapeBalancedBatchSampler(StratifiedBatchSampler):
         num_replicas: int | None = None,
     ) -> None:
         super().__init__(
-            whole_labels("shapes", shapes),
+            whole_labels("groups", groups),
             batch_size,
             balanced=True,
             weight=weight,

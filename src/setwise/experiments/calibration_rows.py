@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from setwise.data import stratified_split
-from setwise.lagrangian._report import Scored
+from setwise.lagrangian import Scored
 
 if TYPE_CHECKING:
     from setwise.app.constraints import Constraints

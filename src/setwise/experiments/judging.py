@@ -26,7 +26,7 @@ from setwise.report.content import inline
 
 if TYPE_CHECKING:
     from setwise.app.run_folder import RunFolder
-    from setwise.lagrangian.thresholds import ThresholdFit
+    from setwise.lagrangian.constraints.thresholds import ThresholdFit
     from setwise.measures import Measure
 
 BASELINE = "cross_entropy"

@@ -26,9 +26,8 @@ from setwise.app.constraints import Constraints
 from setwise.app.networks import score
 from setwise.experiments.problem import Draw
 from setwise.experiments.scoring import Fit, seed_epoch, shuffled
-from setwise.lagrangian import ConstrainedObjective
-from setwise.lagrangian._report import Scored
-from setwise.lagrangian._threshold_search import TOLERANCE
+from setwise.lagrangian import ConstrainedObjective, Scored
+from setwise.lagrangian.constraints.threshold_search import TOLERANCE
 from setwise.training import Checkpoint, Recipe
 from setwise.training._call import call_loss
 from setwise.training.progress import PassesProgress

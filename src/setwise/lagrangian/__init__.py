@@ -7,18 +7,7 @@
 tensor(1.)
 """
 
-from setwise.lagrangian._report import Scored
-from setwise.lagrangian.ascent import DualAscent
-from setwise.lagrangian.constrained import ConstrainedObjective
-from setwise.lagrangian.duals import ExampleMultipliers, Multipliers
-from setwise.lagrangian.exact import ExactMultipliers, exact_multipliers, exact_value, f1_bound
-from setwise.lagrangian.groups import EqualQuality
-from setwise.lagrangian.head import ShapeHead
-from setwise.lagrangian.judged import Gap
-from setwise.lagrangian.programs import s_measure_program
-from setwise.lagrangian.projection import Projection, project, project_touched, project_touched_
-from setwise.lagrangian.rates import (
-    RateConstraint,
+from setwise.lagrangian.constraints.named import (
     churn_at_most,
     demographic_parity,
     equal_rate,
@@ -30,10 +19,21 @@ from setwise.lagrangian.rates import (
     precision_at_least,
     recall_at_least,
 )
-from setwise.lagrangian.s_measure import SMeasure
-from setwise.lagrangian.selection import Selection
-from setwise.lagrangian.sharded import ShardedMultipliers, merge_shards
-from setwise.lagrangian.thresholds import adjust_threshold
+from setwise.lagrangian.constraints.objective import ConstrainedObjective
+from setwise.lagrangian.constraints.rates import RateConstraint
+from setwise.lagrangian.constraints.report import Scored
+from setwise.lagrangian.constraints.selection import Selection
+from setwise.lagrangian.constraints.thresholds import adjust_threshold
+from setwise.lagrangian.dual_ascent.ascent import DualAscent
+from setwise.lagrangian.dual_ascent.projection import Projection, project, project_touched, project_touched_
+from setwise.lagrangian.equal_quality import EqualQuality
+from setwise.lagrangian.group_head import GroupHead
+from setwise.lagrangian.multipliers import ExampleMultipliers, Multipliers
+from setwise.lagrangian.regularizers.exact import ExactMultipliers, exact_multipliers, exact_value, f1_bound
+from setwise.lagrangian.regularizers.problems import Gap
+from setwise.lagrangian.regularizers.program import s_measure_program
+from setwise.lagrangian.regularizers.s_measure import SMeasure
+from setwise.lagrangian.sharded_multipliers import ShardedMultipliers, merge_shards
 
 __all__ = [
     "ConstrainedObjective",
@@ -42,13 +42,13 @@ __all__ = [
     "ExactMultipliers",
     "ExampleMultipliers",
     "Gap",
+    "GroupHead",
     "Multipliers",
     "Projection",
     "RateConstraint",
     "SMeasure",
     "Scored",
     "Selection",
-    "ShapeHead",
     "ShardedMultipliers",
     "adjust_threshold",
     "churn_at_most",

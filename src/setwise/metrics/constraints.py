@@ -1,5 +1,8 @@
 """The grammar of constraints on rates, such as ``recall>=0.9``: reading them, and saying why they cannot be met.
 
+Every constraint of the library is taken apart here, by :func:`parse_constraint`; what its parts may be depends on who
+reads it: :func:`read_constraints`, or :meth:`setwise.lagrangian.RateConstraint.parse` for rates by group.
+
 A constraint is a rate, ``>=`` or ``<=``, and a level. The rates are those of the four counts at a threshold;
 ``cost(10,1)`` is the expected cost per case when a miss costs 10 and a false alarm 1; ``top_k<=200`` is a budget, at
 most 200 predicted positive among as many cases as there are rows, ``top_k<=200/5000`` among 5,000.
@@ -29,6 +32,55 @@ _FORMS = (
     f"a rate, >= or <=, and a number, such as 'recall>=0.9'; the rates are {', '.join(_rates.RATES)}, fbeta(2), "
     "tversky(0.3,0.7) and cost(10,1) (of a miss, of a false alarm); a budget is 'top_k<=200' or 'top_k<=200/5000'"
 )
+_GRAMMAR = re.compile(
+    rf"(.+?)(?:\[([^\[\]]*)\])?(>=|<=|=)({NUMBER})(?:/({NUMBER}))?(%?)(?:(?:±|\+-|\+/-)({NUMBER}))?", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedConstraint:
+    """A constraint's text taken apart, before anything is looked up; the parts are as they were written.
+
+    Attributes:
+        text: All of it, for messages.
+        name: The rate, in parentheses its numbers.
+        brackets: What stands in brackets; None without them.
+        sign: ``">="``, ``"<="`` or ``"="``.
+        level: The number after it.
+        cases: The number after a slash; None without one.
+        percent: ``"%"`` where that follows, else empty.
+        spread: The number after ``±``; None without one.
+
+    >>> parsed = parse_constraint("recall[sex = 1] >= 0.8")
+    >>> parsed.name, parsed.options, parsed.sign, parsed.level
+    ('recall', [('sex', '1')], '>=', '0.8')
+    """
+
+    text: str
+    name: str
+    brackets: str | None
+    sign: str
+    level: str
+    cases: str | None
+    percent: str
+    spread: str | None
+
+    @property
+    def options(self) -> list[tuple[str, str]]:
+        """Names and values in the brackets, either of them empty where it was left out."""
+        parts = (part.partition("=") for part in (self.brackets or "").split(",") if self.brackets)
+        return [(name, value) for name, _, value in parts]
+
+    @property
+    def full_name(self) -> str:
+        """The name with its brackets."""
+        return self.name if self.brackets is None else f"{self.name}[{self.brackets}]"
+
+
+def parse_constraint(text: str) -> ParsedConstraint | None:
+    """Take a constraint apart; blanks do not matter. None if it is no such form."""
+    match = _GRAMMAR.fullmatch(re.sub(r"\s+", "", text))
+    return None if match is None else ParsedConstraint(text, *match.groups())
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,14 +228,15 @@ def _split(text: str) -> list[str]:
 
 
 def _read(text: object) -> Constraint:
-    plain = plain_text("subject_to", text)
-    if budget := re.fullmatch(rf"top_?k<?=({NUMBER})(?:/({NUMBER}))?", plain):
-        return _budget(budget[1], budget[2], text)
-    match = re.fullmatch(rf"(.+?)(>=|<=)({NUMBER})(%?)", plain)
-    if match is None:
+    parsed = parse_constraint(plain_text("subject_to", text))
+    if parsed is None or parsed.spread is not None:
         raise InputError(f"Expected `subject_to` to be {_FORMS}; but got {text!r}.")
-    name, sign, number, percent = match.groups()
-    level = read_number(number) / (100 if percent else 1)
+    name, sign, number = parsed.full_name, parsed.sign, parsed.level
+    if name in ("top_k", "topk") and sign != ">=" and not parsed.percent:
+        return _budget(number, parsed.cases, text)
+    if sign == "=" or parsed.cases is not None:
+        raise InputError(f"Expected `subject_to` to be {_FORMS}; but got {text!r}.")
+    level = read_number(number) / (100 if parsed.percent else 1)
     formula = _formula(name)
     if formula is not None:
         return Constraint(name, formula[0], sign, level, formula[1])

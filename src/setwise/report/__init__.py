@@ -3,7 +3,7 @@
 :func:`evaluate` takes scores and labels, whatever model made them, and returns an :class:`Evaluation`: a table when
 printed, a page when written.
 
-:func:`shape_histogram` draws the sizes that make shapes, :func:`gap_figure` and :func:`weight_figure` a term over the
+:func:`size_histogram` draws the sizes that make groups, :func:`gap_figure` and :func:`weight_figure` a term over the
 whole data set.
 """
 
@@ -24,7 +24,7 @@ from setwise.report.evaluation import (
     ScoreColumn,
 )
 from setwise.report.page import render, render_evaluation, write_evaluation, write_report, write_tables
-from setwise.report.shapes import shape_histogram
+from setwise.report.size_histogram import size_histogram
 from setwise.report.text import interval_text
 
 __all__ = [
@@ -50,7 +50,7 @@ __all__ = [
     "interval_text",
     "render",
     "render_evaluation",
-    "shape_histogram",
+    "size_histogram",
     "verdict",
     "weight_figure",
     "write_evaluation",

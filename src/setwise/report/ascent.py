@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from setwise._checks import InputError, extra, to_numpy
-from setwise.report.shapes import COLOURS, RULE, STYLE
+from setwise.report.size_histogram import COLOURS, RULE, STYLE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -10,7 +10,7 @@ from typing import Any
 
 from setwise._checks import extra
 from setwise._files import write_whole
-from setwise.report.shapes import STYLE
+from setwise.report.size_histogram import STYLE
 
 
 @contextmanager

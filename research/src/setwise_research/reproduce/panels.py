@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from setwise._checks import extra
 from setwise._files import write_whole
-from setwise.report.shapes import STYLE
+from setwise.report.size_histogram import STYLE
 from setwise_research.segmentation import Scenes
 
 if TYPE_CHECKING:

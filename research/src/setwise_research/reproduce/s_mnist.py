@@ -14,7 +14,7 @@ from setwise._checks import extra, one_of
 from setwise._files import write_whole
 from setwise.metrics import Interval
 from setwise.report import interval_text
-from setwise.report.shapes import STYLE
+from setwise.report.size_histogram import STYLE
 from setwise_research.reproduce.panels import new_figure
 from setwise_research.reproduce.study import Cell, Context, Record, Study, grid
 from setwise_research.reproduce.summaries import change_text, mean_of

@@ -16,7 +16,7 @@ import numpy as np
 from setwise import data
 from setwise._checks import is_count, one_of
 from setwise._files import write_whole
-from setwise.report import shape_histogram
+from setwise.report import size_histogram
 from setwise_research import loaders
 from setwise_research.reproduce import problem
 from setwise_research.reproduce.study import Cell, Context, Record, Study, grid
@@ -57,12 +57,12 @@ class HistogramStudy(Study):
         if cell["data"] == "mnist":
             drawn = loaders.load_s_mnist(limit=self.digits)
             sizes = data.foreground_size(drawn.images)
-            guessed, edges = data.shapes_of(sizes)
+            guessed, edges = data.groups_of(sizes)
             wrong, found = guessed != drawn.shapes, np.unique(drawn.labels)
             np.savez_compressed(context.files / SIZES, sizes=sizes, shapes=drawn.shapes, labels=drawn.labels)
             return {
                 "names": [f"Digit {digit}" for digit in found],
-                "spread": data.shape_spread(sizes, drawn.labels)[found],
+                "spread": data.size_spread(sizes, drawn.labels)[found],
                 "mean": [float(sizes[drawn.labels == digit].mean()) for digit in found],
                 "wrong": [float(wrong[drawn.labels == digit].mean()) for digit in found],
                 "edge": edges[0],
@@ -74,7 +74,7 @@ class HistogramStudy(Study):
         shown = np.where(areas > 0, areas, np.nan)
         return {
             "names": list(camvid.classes),
-            "spread": data.shape_spread(areas),
+            "spread": data.size_spread(areas),
             "mean": np.nanmean(shown, axis=0),
             "largest": areas.max(axis=0),
             "images": len(areas),
@@ -120,7 +120,7 @@ class HistogramStudy(Study):
                 continue
             kept = np.load(file)
             if record["data"] == "mnist":
-                figure = shape_histogram(
+                figure = size_histogram(
                     kept["sizes"],
                     kept["shapes"],
                     np.unique(kept["labels"], return_inverse=True)[1],
@@ -128,7 +128,7 @@ class HistogramStudy(Study):
                     names=record["names"],
                 )
             else:
-                figure = shape_histogram(kept["sizes"], names=record["names"])
+                figure = size_histogram(kept["sizes"], names=record["names"])
             write_whole(out / PICTURES[str(record["data"])], _saver(figure))
 
 

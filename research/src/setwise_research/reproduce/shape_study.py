@@ -156,7 +156,7 @@ class ShapeStudy(Study):
         areas = {part: each.areas() for part, each in scenes.items()}
         if name in self.target:
             return image_shapes({part: area[:, 1] for part, area in areas.items()}, threshold, self.unit)
-        return {part: data.majority_shape(area, threshold) for part, area in areas.items()}
+        return {part: data.majority_group(area, threshold) for part, area in areas.items()}
 
     def run(self, cell: Cell, context: Context) -> Mapping[str, Any]:
         """Train once, judge by the test images."""

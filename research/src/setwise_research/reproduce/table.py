@@ -17,7 +17,7 @@ from setwise._checks import extra
 from setwise._files import write_whole
 from setwise.metrics import Interval
 from setwise.report import interval_text
-from setwise.report.shapes import STYLE
+from setwise.report.size_histogram import STYLE
 from setwise_research.machine import cpus_of
 from setwise_research.reproduce.entry import installed
 from setwise_research.reproduce.runner import Plan

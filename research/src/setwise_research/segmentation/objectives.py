@@ -1,6 +1,6 @@
 r"""What a training minimizes: the loss of the pixels, alone or with something about the shapes of the images.
 
-With l the pixels' loss, q the score that a :class:`~setwise.lagrangian.ShapeHead` gives the image and s its shape:
+With l the pixels' loss, q the score that a :class:`~setwise.lagrangian.GroupHead` gives the image and s its shape:
 
 =============  ======================================================================================================
 ``none``       l
@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from setwise._checks import InputError, in_range, is_count, is_floating, one_of
-from setwise.lagrangian import DualAscent, EqualQuality, ShapeHead, SMeasure
+from setwise.lagrangian import DualAscent, EqualQuality, GroupHead, SMeasure
 
 TASKS = ("none", "paper", "exact", "label", "shuffled", "direct")
 PAPER_STEPS = {"primal_step": 1e-2, "dual_step": (1e-3, 1e-5, 1e-3)}  # of tau and eps; of lambda, mu (and gamma)
@@ -84,7 +84,7 @@ class ShapeTask(nn.Module):
         is_count("features", features)
         if shapes.ndim != 1 or not bool(((shapes == 0) | (shapes == 1)).all()) or shapes.unique().numel() < 2:
             raise InputError("Expected `shapes` to hold 0 and 1, both of them, one per training image.")
-        self.head = ShapeHead.attached(network, layer, in_features=features)
+        self.head = GroupHead.attached(network, layer, in_features=features)
         self.register_buffer("shapes", shapes.long())
 
 
@@ -125,7 +125,7 @@ class Shaped(Objective):
             self.quality = EqualQuality(2, TOLERANCE)
         elif kind != "label":
             self.term = SMeasure(n, variant="partial", scaling="paper") if kind == "paper" else SMeasure(n)
-            self.term.set_shapes(self.task.shapes)
+            self.term.set_groups(self.task.shapes)
             self.ascent = DualAscent(self.term, **(PAPER_STEPS if kind == "paper" else {}))  # type: ignore[arg-type]
 
     def forward(self, logits: Tensor, labels: Tensor, index: Tensor) -> Tensor:

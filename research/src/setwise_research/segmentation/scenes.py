@@ -128,7 +128,7 @@ def image_shapes(
     one_of("unit", unit, UNITS)
     in_range("threshold", threshold, 0, 1)
     edge = threshold if unit == "area" else float(np.quantile(sizes["train"], threshold))
-    rule: Callable[[NDArray[np.float64]], NDArray[np.int64]] = data.ShapeRule((edge,))
+    rule: Callable[[NDArray[np.float64]], NDArray[np.int64]] = data.GroupRule((edge,))
     return {part: rule(values) for part, values in sizes.items()}
 
 

@@ -1,0 +1,1 @@
+"""Constraints on rates by group: rates, the objective under them, thresholds, model selection, reports."""

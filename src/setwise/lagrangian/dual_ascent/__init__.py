@@ -1,0 +1,1 @@
+"""Dual ascent on the S-measure: primal and dual variables, their steps, and the projection."""

@@ -1,0 +1,1 @@
+"""The S-measure as a regularizer: its programs, solved exactly for given scores."""
