@@ -17,10 +17,11 @@ from torch import Tensor, nn
 from setwise import _checks
 from setwise.integrations._decisions import Unseen, Wanted, calibrate, choose, least_cost
 from setwise.integrations._member_losses import HeldOutMeasure, blended_loss, endless_batches
-from setwise.integrations._members import Course, Members, Problem, StackedMLP, scores_of, train
+from setwise.integrations._members import Members, Problem, StackedMLP, scores_of, train
 from setwise.integrations._rows import Floats, Rows, Scaling, cut, held_out_folds, held_out_part, joined, unseen_scores
 from setwise.measures import Measure, parse
 from setwise.training import Recipe
+from setwise.training.loop import MEASURE, TrainConfig
 
 
 class MeasureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -217,20 +218,21 @@ class MeasureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             model: nn.Module = StackedMLP(self.folds, x.shape[1], outputs, self.hidden_layer_sizes)
         else:
             model = Members(self.network, self.folds, x.shape[1], outputs)
-        judge = HeldOutMeasure(measure, rows, held) if self.early_stopping else None
+        evaluate = HeldOutMeasure(measure, rows, held) if self.early_stopping else None
         problem = Problem(
             x,
             y.double() if outputs == 1 else y,
             torch.from_numpy(np.where(held, 0.0, rows.weight)),
             blended_loss(measure, recipe, two=outputs == 1),
-            judge,
+            evaluate,
         )
         batches = endless_batches(recipe, rows.y, seed=int(random.randint(2**31)))
-        course = Course(recipe, batches, self.max_iter, self.n_iter_no_change, self.tol)
-        self.n_iter_, looks = train(model, problem, course)
+        config = TrainConfig(recipe, self.max_iter, patience=self.n_iter_no_change, tolerance=self.tol)
+        history = train(model, problem, config, batches)
+        self.n_iter_ = history.steps
         self.networks_ = model.eval()
-        if judge is not None:
-            self.validation_scores_ = looks
+        if evaluate is not None:
+            self.validation_scores_ = history.values[MEASURE]
         return unseen_scores(scores_of(model, x), held), held
 
     def _decide(self, measure: Measure, rows: Unseen, held: NDArray[np.bool_]) -> None:
