@@ -17,6 +17,7 @@ EXTRAS = (
     "sklearn",
     "lightning",
     "matplotlib",
+    "yaml",
     "pandas",
     "highspy",
     "typer",
@@ -57,18 +58,6 @@ LAYERS: dict[str, set[str]] = {
         "distributed",
     },
     "report": {"_checks", "_files", "measures", "metrics"},
-    "experiments": {
-        "app",
-        "_checks",
-        "_files",
-        "measures",
-        "metrics",
-        "data",
-        "lagrangian",
-        "training",
-        "integrations",
-        "report",
-    },
     "app": {
         "_checks",
         "_files",
@@ -81,7 +70,7 @@ LAYERS: dict[str, set[str]] = {
         "integrations",
         "report",
     },
-    "cli": {"app", "_checks", "data", "report", "experiments"},
+    "cli": {"app", "_checks", "data", "report"},
 }
 
 

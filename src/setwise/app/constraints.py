@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -164,20 +163,6 @@ class Constraints:
         if self.only is not None:  # where no column was named
             text = text.replace("[group=group]", f"[group={self.only}]")
         return re.sub(r"([\['])([^\[\]=']+)=(\d+)(?=[\]'])", named, text)
-
-
-def scored(arrays: Mapping[str, NDArray[Any]], name: str, constraints: Constraints, columns: Sequence[str]) -> Scored:
-    """One set of stored arrays (``test_scores``, ...) as the constraints read it."""
-    groups = {
-        column: torch.from_numpy(arrays[f"{name}_group_{k}"].astype(np.int64)) for k, column in enumerate(columns)
-    }
-    weights = arrays.get(f"{name}_weights")
-    return Scored(
-        torch.from_numpy(arrays[f"{name}_scores"]),
-        torch.from_numpy(arrays[f"{name}_labels"].astype(np.int64)),
-        constraints.columns(groups),
-        None if weights is None else torch.from_numpy(weights),
-    )
 
 
 def _parts(inside: str) -> list[tuple[str, str]]:

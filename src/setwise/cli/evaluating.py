@@ -118,19 +118,19 @@ def _run_of_table(folder: Path, data: str | None, rule: Mapping[str, Any], toler
 
 
 def _run_of_images(folder: Path, data: str | None, rule: Mapping[str, Any], tolerance: float) -> int:
-    from setwise.experiments.judging import methods
-    from setwise.experiments.rejudging import rejudge
+    from setwise.app.images.evaluation import methods
+    from setwise.app.images.reevaluation import reevaluate
 
-    judged = rejudge(folder, data=data, tolerance=tolerance, **rule)
-    say, measure = console().print, judged.settings.parsed_measure()
-    print_table(judged.rows, methods(measure), seeds=judged.settings.seeds, title=f"{folder}, evaluated again")
-    for run in judged.runs:
+    found = reevaluate(folder, data=data, tolerance=tolerance, **rule)
+    say, measure = console().print, found.settings.parsed_measure()
+    print_table(found.rows, methods(measure), seeds=found.settings.seeds, title=f"{folder}, evaluated again")
+    for run in found.runs:
         name = f"seed {run['seed']}, {run['method']}"
         if not run["feasible"]:
             say(f"No threshold meets the condition on the validation set of {name}.", markup=False)
         for line in run.get("certificate", {}).get("said", ()):
             say(f"{name}: {line}", markup=False)
-    return _agreement(judged.disagreements, tolerance)
+    return _agreement(found.differences, tolerance)
 
 
 def _agreement(differences: Sequence[str], tolerance: float) -> int:
