@@ -1,4 +1,4 @@
-"""What follows from finished fits: the choice, the calibration, the threshold and its certificate, the report.
+"""Model selection after cross-fitting: the choice, the calibration, the threshold with its certificate, the report.
 
 Nothing is fitted here, but where folds are in order of time: then what is shipped is refitted to all rows.
 """

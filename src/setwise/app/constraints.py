@@ -1,4 +1,4 @@
-"""Constraints of a comparison: their text with the table's own names of groups, and what they come to.
+"""Constraints on rates by group: their text with the table's own names of groups, and their values on a set.
 
 ``"recall[group=sex]>=0.8"`` bounds the recall of every value of the column, ``"recall[sex=Female]>=0.8"`` that of one
 value, ``"tpr_difference[group=sex]<=0.05"`` how far they are apart. :mod:`setwise.lagrangian.rates` counts groups
@@ -64,7 +64,7 @@ def no_blanks(name: str) -> str:
 
 
 class Constraints:
-    """The constraints of a comparison, on groups that go by their names.
+    """Constraints on rates of groups that go by their names.
 
     Args:
         texts: The constraints.
@@ -126,7 +126,7 @@ class Constraints:
     def values(
         self, part: Scored, threshold: float, subject_to: str | None = None, *, confidence: float = 0.95
     ) -> list[dict[str, Any]]:
-        """What each inequality comes to on a set.
+        """The value of each inequality on a set, with its bound.
 
         Args:
             part: The set.

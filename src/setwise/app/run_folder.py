@@ -1,4 +1,4 @@
-"""A run on disk: a folder that can be stopped at any moment and gone on with.
+"""Folder of a run, of a table or of images: it can be stopped at any moment and gone on with.
 
 ``settings.json``
     The settings, a fingerprint of the data, and whether the run is of a table or of images.
@@ -56,7 +56,7 @@ class RunFolder:
 
     @property
     def is_run(self) -> bool:
-        """Whether a comparison was started here; one damaged file does not change that."""
+        """Whether a run was started here; one damaged file does not change that."""
         if run_lock.is_marked(self.path):
             return True
         found = (path.read_bytes() for name in _FILES if (path := self.path / name).is_file())
@@ -104,7 +104,7 @@ class RunFolder:
         write_json(self.path / _SETTINGS, stored)
 
     def check_free(self, *, overwrite: bool) -> None:
-        """Refuse a folder that holds something; ``overwrite`` allows an earlier comparison, and nothing else."""
+        """Refuse a folder that holds something; ``overwrite`` allows an earlier run, and nothing else."""
         if self.path.exists() and not self.path.is_dir():
             raise InputError(f"Expected `out` to be a folder, but {self.path} is a file.")
         if not self.path.exists() or all(_is_leftover(entry) for entry in self.path.iterdir()):
@@ -118,7 +118,7 @@ class RunFolder:
             )
 
     def _clear(self) -> None:
-        """Remove what a comparison writes, and nothing else; the settings last, so a kill leaves a known folder."""
+        """Remove what a run writes, and nothing else; the settings last, so a kill leaves a known folder."""
         for name in _FOLDERS:
             shutil.rmtree(self.path / name, ignore_errors=True)
         for name in reversed(_FILES):

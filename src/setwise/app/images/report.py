@@ -51,7 +51,7 @@ def protocol_sentences(results: Results) -> list[str]:
     share = "Training, validation and test sets have the data's own share of positives."
     if settings.minority is not None:
         share = f"""Positives were dropped at random until they are {100 * settings.minority:g} % of the training,
-            validation and test sets alike: the models are judged on the distribution they were trained on."""
+            validation and test sets alike: the models are evaluated on the distribution they were trained on."""
     recipe = settings.recipe()
     blend = f"{recipe.blend:g} of it plus {1 - recipe.blend:g} of cross-entropy" if recipe.blend < 1 else "it alone"
     if recipe.warm_up:
