@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from setwise.app.networks import SmallConvNet
+from setwise.app.images.models import SmallConvNet
 from setwise.nmf import heat_maps, separable_nmf
 from setwise_research.machine import cpu
 from setwise_research.reproduce.nmf_maps import fashion, first_layer, trained

@@ -17,6 +17,7 @@ EXTRAS = (
     "sklearn",
     "lightning",
     "matplotlib",
+    "yaml",
     "pandas",
     "highspy",
     "typer",
@@ -58,18 +59,6 @@ LAYERS: dict[str, set[str]] = {
         "distributed",
     },
     "report": {"_checks", "_files", "measures", "metrics"},
-    "experiments": {
-        "app",
-        "_checks",
-        "_files",
-        "measures",
-        "metrics",
-        "data",
-        "lagrangian",
-        "training",
-        "integrations",
-        "report",
-    },
     "app": {
         "_checks",
         "_files",
@@ -82,7 +71,7 @@ LAYERS: dict[str, set[str]] = {
         "integrations",
         "report",
     },
-    "cli": {"app", "_checks", "data", "report", "experiments"},
+    "cli": {"app", "_checks", "data", "report"},
 }
 
 

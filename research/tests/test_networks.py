@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from setwise._checks import InputError
-from setwise.app.networks import MLP, SmallConvNet
+from setwise.app.images.models import SmallConvNet
 from setwise_research.networks import DeepLabV3Plus, ResNet18, SegNet
 
 
@@ -34,7 +34,6 @@ def small_deeplab(classes: int = 11) -> DeepLabV3Plus:
 NETWORKS: list[tuple[Callable[[], nn.Module], tuple[int, ...]]] = [
     (lambda: SmallConvNet(1, width=8), (1, 28, 28)),
     (lambda: SmallConvNet(3, 4, width=8), (3, 32, 32)),
-    (lambda: MLP(5, outputs=3, dropout=0.5), (5,)),
     (lambda: ResNet18(3, 2, "cifar", width=4), (3, 32, 32)),
     (lambda: SegNet(3, 4, width=4), (3, 40, 33)),
     (small_deeplab, (3, 40, 33)),
@@ -48,7 +47,6 @@ def test_classifiers_give_logits(outputs: int, shape: tuple[int, ...], size: tup
     assert SmallConvNet(3, outputs, width=4)(images).shape == shape
     for stem in ("imagenet", "cifar"):
         assert ResNet18(3, outputs, stem, width=4)(images).shape == shape
-    assert MLP(6, outputs=outputs)(torch.rand(2, 6)).shape == shape
 
 
 @pytest.mark.parametrize("size", [(120, 160), (106, 160), (45, 51)])
@@ -127,30 +125,6 @@ def test_a_batch_of_one_trains() -> None:
         assert torch.isfinite(network(image)).all()
 
 
-def test_mlp_carries_its_scaling() -> None:
-    torch.manual_seed(0)
-    inputs = torch.tensor([[1e6, 1.0, 5.0], [3e6, 3.0, 5.0], [2e6, 2.0, 5.0]])
-    network = MLP(3, hidden=(4,))
-    assert torch.equal(network.scale, torch.ones(3))
-    network.standardize_by(inputs)
-    plain = MLP(3, hidden=(4,))
-    plain.load_state_dict(network.state_dict())
-    assert torch.equal(plain(inputs), network(inputs))
-    scaled = (inputs - inputs.mean(dim=0)) / torch.tensor([*inputs[:, :2].std(dim=0, correction=0).tolist(), 1.0])
-    torch.testing.assert_close(network.layers(scaled).squeeze(1), network(inputs), rtol=1e-4, atol=1e-5)
-    assert len(MLP(3, hidden=()).layers) == 1
-    with pytest.raises(InputError, match=r"at least one row"):
-        network.standardize_by(torch.zeros(0, 3))
-
-
-def test_dropout_is_for_training_only() -> None:
-    torch.manual_seed(0)
-    network, rows = MLP(4, dropout=0.5), torch.rand(8, 4)
-    assert not torch.equal(network(rows), network(rows))
-    network.eval()
-    assert torch.equal(network(rows), network(rows))
-
-
 @pytest.mark.parametrize("network", [SmallConvNet(3, width=4), ResNet18(3, width=4), SegNet(width=4), small_deeplab()])
 def test_wrong_images_are_refused(network: nn.Module) -> None:
     for shape in ((3, 40, 40), (2, 1, 40, 40), (2, 40, 40, 3)):
@@ -161,8 +135,6 @@ def test_wrong_images_are_refused(network: nn.Module) -> None:
 
 
 def test_wrong_settings_are_refused() -> None:
-    with pytest.raises(InputError, match=r"`input` of shape \(n, 4\), but got \(2, 3\)"):
-        MLP(4)(torch.rand(2, 3))
     with pytest.raises(InputError, match=r"at least 32 pixels high and wide, but got \(31, 40\)"):
         SegNet(width=4)(torch.rand(1, 3, 31, 40))
     assert SegNet(width=4, depth=2)(torch.rand(1, 3, 5, 4)).shape == (1, 11, 5, 4)
@@ -170,10 +142,6 @@ def test_wrong_settings_are_refused() -> None:
         SegNet(depth=6)
     with pytest.raises(InputError, match=r"`stem` to be one of 'imagenet', 'cifar'"):
         ResNet18(stem="mnist")
-    with pytest.raises(InputError, match=r"`dropout`"):
-        MLP(3, dropout=1.0)
-    with pytest.raises(InputError, match=r"`hidden\[1\]` to be at least 1"):
-        MLP(3, hidden=(4, 0))
     with pytest.raises(InputError, match=r"`rates\[0\]`"):
         DeepLabV3Plus(rates=(0,))
     with pytest.raises(InputError, match=r"`backbone` to take 1 channels"):

@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 
+from setwise.app.images import comparison
+from setwise.app.images.comparison import ComparisonSettings, compare
 from setwise.app.run_folder import RunFolder
 from setwise.app.settings import TrainSettings
 from setwise.app.training import Work, train_table
 from setwise.cli.app import run
-from setwise.experiments import comparison
-from setwise.experiments.comparison import ComparisonSettings, compare
 from support.runs import QUICK, StopAfter, Stopped, Watch, clock_at_rest, small_images, write_table
 
 pytest.importorskip("lightgbm")

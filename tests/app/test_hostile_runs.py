@@ -25,11 +25,11 @@ from torch import Tensor
 import setwise
 from setwise._files import seal_page
 from setwise.app.fit_store import LOGITS
+from setwise.app.images import comparison
+from setwise.app.images.comparison import ComparisonSettings, compare
 from setwise.app.run_folder import FORMAT
 from setwise.app.tree_file import BOOSTER, booster_bytes
 from setwise.cli.app import run
-from setwise.experiments import comparison
-from setwise.experiments.comparison import ComparisonSettings, compare
 from setwise.training import Checkpoint
 from support.resealing import (
     change_json,
@@ -244,10 +244,6 @@ HOSTILE_FILES: dict[str, tuple[Damage, str]] = {
     "measure list": (setting(measure=["auc"]), "`measure`"),
     "measure long": (setting(measure="a" * 10**6), "`measure`"),
     "grid": (setting(measure="auc(100000000)"), "`measure`"),
-    "group": (setting(group="a"), "`group`"),
-    "many groups": (setting(group=["a"] * 100_000), "`group`"),
-    "constraint": (setting(subject_to=["recall>=0.9" + " " * 10**6]), "`subject_to`"),
-    "no constraint": (setting(subject_to=["__import__('os')"]), "__import__"),
     "confidence": (setting(confidence=2), "`confidence`"),
     "data": (setting(data=7), "`data`"),
     "unknown": (setting(thread=1), "`thread`"),
@@ -263,6 +259,10 @@ HOSTILE_FILES: dict[str, tuple[Damage, str]] = {
     "list": (text_of_settings('"data": [], "settings": []'), r"settings\.json"),
 }
 HOSTILE_TABLES: dict[str, tuple[Damage, str]] = {
+    "group": (setting(group="a"), "`group`"),
+    "many groups": (setting(group=["a"] * 100_000), "`group`"),
+    "constraint": (setting(subject_to=["recall>=0.9" + " " * 10**6]), "`subject_to`"),
+    "no constraint": (setting(subject_to=["__import__('os')"]), "__import__"),
     "folds": (setting(folds=10**9), "`folds`"),
     "one fold": (setting(folds=1), "`folds`"),
     "folds float": (setting(folds=3.0), "`folds`.*integer"),
@@ -298,7 +298,7 @@ HOSTILE_SETTINGS: dict[str, tuple[Damage, str]] = {
     "seeds": (setting(seeds=10**9), "`seeds`"),
     "epochs": (setting(epochs=10**30), "`epochs`"),
     "epochs true": (setting(epochs=True), "`epochs`"),
-    "share": (setting(test=2), "`test`"),
+    "share": (setting(validation=2), "`validation`"),
     "rate": (setting(learning_rate_measure="1"), "`learning_rate_measure`"),
     "rate large": (setting(learning_rate_measure=10**400), "too large"),
     "options": (setting(loss_options={"margin": 1e300}), "loss_options"),
@@ -422,11 +422,11 @@ HOSTILE_SCORES: dict[str, tuple[Damage, str]] = {
     "declared size": (large_array, "shape"),
 }  # fmt: skip
 HOSTILE_CHECKPOINTS: dict[str, Damage] = {
-    "no history": checkpoint(record=lambda state: state | {"fit": {}}),
-    "history of text": checkpoint(record=lambda state: state | {"fit": state["fit"] | {"history": "x"}}),
-    "no record": checkpoint(record=lambda _: 3),
-    "patience": checkpoint(record=lambda state: state | {"waited": 10**9}),
-    "best": checkpoint(record=lambda state: state | {"best": math.nan}),
+    "no history": checkpoint(history=lambda state: {name: state[name] for name in state if name != "values"}),
+    "history of text": checkpoint(history=lambda state: state | {"values": "x"}),
+    "a number": checkpoint(history=lambda _: 3),
+    "patience": checkpoint(history=lambda state: state | {"waited": 10**9}),
+    "best": checkpoint(history=lambda state: state | {"best": math.nan}),
     "network": checkpoint(network=lambda _: {"weight": torch.zeros(2)}),
     "optimizer": checkpoint(optimizer=other_shapes),
     "scheduler": checkpoint(scheduler=lambda state: state | {"step": 3, "last_epoch": "x"}),

@@ -16,10 +16,10 @@ import pytest
 import torch
 
 from setwise.app import training
+from setwise.app.images import comparison
 from setwise.app.training import train as first_train
 from setwise.cli import display
 from setwise.cli.app import run
-from setwise.experiments import comparison
 from support.runs import small_images
 
 __all__ = ["comparison", "display", "training"]  # imported before the forks, which then begin with the work

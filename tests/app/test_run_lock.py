@@ -58,7 +58,7 @@ def test_a_second_training_is_told_who_is_at_work(
 ) -> None:
     out, other = held
     if option:
-        RunFolder(out).create(TrainSettings(data=str(csv.resolve())).to_dict(), "", job=TABLE)
+        RunFolder(out).create(TABLE, TrainSettings(data=str(csv.resolve())).to_dict(), "")
     before = {path: path.read_bytes() for path in out.iterdir()}
     source = [] if "--resume" in option else [str(csv)]
     assert run(["train", *source, "--out", str(out), *([] if "--resume" in option else OPTIONS), *option]) == 2

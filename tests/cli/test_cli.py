@@ -16,13 +16,13 @@ import pytest
 import setwise
 from setwise import cli
 from setwise.app.cross_fit import Event
+from setwise.app.images import comparison
+from setwise.app.images.settings import ComparisonSettings
 from setwise.app.model_file import TableModel
 from setwise.app.run_folder import RunFolder
+from setwise.app.run_settings import read_settings
 from setwise.app.settings import TrainSettings
-from setwise.app.settings import read_settings as read_table_settings
 from setwise.cli.app import run
-from setwise.experiments import comparison
-from setwise.experiments.settings import read_settings
 from support.resealing import change_json, seal_text
 
 QUICK = ("--models", "logistic")
@@ -153,7 +153,7 @@ def test_options_of_a_table_reach_the_settings(tmp_path: Path) -> None:
     options += ["--group", "sex", "--weight", "w", "--max-weight", "3", "--group-folds", "site", "--use", "site"]
     options += ["--drop", "day", "--drop", "b", "--subject-to", "recall>=0.3", "--positive", "0", *QUICK]
     assert run(["train", str(path), "--measure", "AP", "--target", "fraud", "--out", str(out), *options]) == 0
-    settings, _ = read_table_settings(RunFolder(out))
+    settings, _ = read_settings(RunFolder(out), TrainSettings)
     assert settings == TrainSettings(
         measure="AP", data=str(path), target="fraud", positive="0", group=("sex",), weight="w", drop=("day", "b"),
         use=("site",), subject_to=("recall>=0.3",), confidence=0.8, max_weight=3.0, group_folds="site",
@@ -165,7 +165,7 @@ def test_options_of_a_table_reach_the_settings(tmp_path: Path) -> None:
     assert len(model.ensemble.members["logistic"]) == 3
     assert run(["train", str(path), "--target", "fraud", "--time-column", "day", "--drop", "w", *QUICK,
                 "--out", str(tmp_path / "time")]) == 0  # fmt: skip
-    assert read_table_settings(RunFolder(tmp_path / "time"))[0].time_column == "day"
+    assert read_settings(RunFolder(tmp_path / "time"), TrainSettings)[0].time_column == "day"
 
 
 @pytest.mark.usefixtures("no_page")
@@ -175,7 +175,7 @@ def test_options_of_images_reach_the_settings(images: Path, tmp_path: Path, caps
     options += ["--minority", "0.3", "--positive", "1", "--set", "width=4", "--set", "average=null"]
     assert run(["train", str(images), "--measure", "AUC", "--out", str(out), *options]) == 0
     assert "class 1 or not" in capsys.readouterr().out
-    settings, _ = read_settings(RunFolder(out))
+    settings, _ = read_settings(RunFolder(out), ComparisonSettings)
     assert (settings.epochs, settings.seeds, settings.batch_size, settings.patience) == (1, 1, 50, 4)
     assert (settings.minority, settings.width, settings.average) == (0.3, 4, None)
     draws = json.loads((out / "results.json").read_text())["draws"]
@@ -502,7 +502,7 @@ def test_faults_of_our_own_are_not_hidden(monkeypatch: pytest.MonkeyPatch, tmp_p
     def broken(*_: object) -> None:
         raise TypeError("unsupported operand")
 
-    monkeypatch.setattr("setwise.experiments.comparison.load_problem", broken)
+    monkeypatch.setattr("setwise.app.images.comparison.load_problem", broken)
     with pytest.raises(TypeError, match="unsupported operand"):
         run(["train", "--out", str(tmp_path / "out")])
 

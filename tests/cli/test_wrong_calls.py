@@ -148,8 +148,8 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     "setting of another type": (("IMAGES", "--set", "blend=much"), r"`blend` to be a number"),
     "setting out of range": (("IMAGES", "--set", "blend=2"), r"`blend`.*2"),
     "setting given twice": (("IMAGES", "--epochs", "3", "--set", "epochs=4"), r"`epochs` once"),
-    "setting of a table": (("IMAGES", "--set", "target=x"), r"`target` only with a table"),
-    "setting of trees": (("IMAGES", "--set", "model=boosting"), r"`model`"),
+    "setting of a table": (("IMAGES", "--set", "target=x"), r"--target only with a table"),
+    "unknown setting": (("IMAGES", "--set", "model=boosting"), r"among .* but got `model`"),
     "epochs zero": (("IMAGES", "--epochs", "0"), r"`epochs`.*at least 1"),
     "measure of images where less is better": (("IMAGES", "--measure", "fpr@tpr>=0.9"), r"more is better"),
 }  # fmt: skip

@@ -10,7 +10,7 @@ from torch import nn
 
 import setwise
 from setwise._checks import InputError
-from setwise.experiments.settings import ComparisonSettings
+from setwise.app.images.settings import ComparisonSettings
 from setwise.training import Anneal, Recipe, Temperature, WeightAverage
 
 BINARY = (

@@ -1,4 +1,4 @@
-"""What the commands do, also in Python: from a table to the best model for a measure, honestly.
+"""Automated model selection for a measure, on tables and images: what the commands do, also in Python.
 
 >>> import numpy as np
 >>> from setwise.app import train

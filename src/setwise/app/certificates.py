@@ -1,4 +1,4 @@
-"""What a certified threshold promises, as plain data for records and in words for people.
+"""Certificate of a threshold: which constraints hold on new data, as plain data for records and in words.
 
 >>> from setwise.metrics import choose_threshold
 >>> choice = choose_threshold(range(600), [0, 1] * 300, subject_to="recall>=0.9", confidence=0.95)

@@ -1,4 +1,4 @@
-"""A scikit-learn classifier that does the main job: candidates, their stack, calibration, a certified threshold.
+"""Scikit-learn classifier of tables by the main job: candidates, their stack, calibration, a certified threshold.
 
 >>> from sklearn.datasets import load_breast_cancer
 >>> from sklearn.model_selection import train_test_split

@@ -1,4 +1,4 @@
-"""The table of an estimator: inputs, labels, weights and what stands beside them as one frame with named columns.
+"""The table of an estimator: inputs, labels, weights and metadata as one frame with named columns.
 
 scikit-learn hands over arrays side by side, a training reads a table. And scikit-learn wants a sample weight of k to
 be k copies of the row, whatever the order of the rows: so equal rows are joined, with the sum of their weights, and

@@ -1,14 +1,11 @@
-"""What follows from finished fits: the choice, the calibration, the threshold and its certificate, the report.
+"""Model selection after cross-fitting: the choice, the calibration, the threshold with its certificate, the report.
 
 Nothing is fitted here, but where folds are in order of time: then what is shipped is refitted to all rows.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import importlib.metadata
-import platform
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -26,6 +23,7 @@ from setwise.app.folds import Folds
 from setwise.app.headline import headline
 from setwise.app.importance import REPEATS, FoldScore, Importance, encoded_columns, permutation_importance, warning_of
 from setwise.app.model_file import TableModel
+from setwise.app.reproducible import versions
 from setwise.app.resampled_criteria import Criterion
 from setwise.app.settings import CONFIDENCE, TrainSettings
 from setwise.app.stored_model import StoredModel
@@ -35,7 +33,6 @@ from setwise.app.train_page import column_fates
 from setwise.app.train_report import CandidateRow, ColumnRow, TrainReport
 from setwise.report.measuring import title_of
 
-PACKAGES = ("setwise", "torch", "numpy", "scikit-learn", "lightgbm")
 MOST_SCORED = 400  # permuted columns that are scored on all the rows that importance takes
 
 
@@ -217,16 +214,7 @@ def about_model(
             "chosen": chosen,
             "weights": weights,
             "settings": settings.to_dict() | {"data": problem.name},
-            "versions": versions(),
+            "versions": versions("scikit-learn", "lightgbm"),
         }
     )
-    return found
-
-
-def versions() -> dict[str, str]:
-    """Versions of what decides the numbers."""
-    found = {"python": platform.python_version()}
-    for name in PACKAGES:
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            found[name] = importlib.metadata.version(name)
     return found

@@ -15,8 +15,9 @@ one table: it knows the groups of all rows, and is fitted to all of them, some b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 import numpy as np
 import torch
@@ -30,11 +31,12 @@ from setwise.app.perceptrons import Way, member
 from setwise.app.scorers import Floats, LinearScorer, NetworkScorer, Scorer, standardized
 from setwise.app.threshold_value import BestValue
 from setwise.integrations._member_losses import endless_batches
-from setwise.integrations._members import Course, StackedMLP
+from setwise.integrations._members import StackedMLP
 from setwise.lagrangian import ConstrainedObjective, RateConstraint
 from setwise.linear.features import Features
 from setwise.measures import Measure, parse
 from setwise.training import Recipe
+from setwise.training.loop import Batch, TrainConfig, TrainLoop
 
 CONSTRAINED = "network_constrained"
 _STEPS = 200  # at most twice that; networks that have learned their rows by heart meet constraints on these alone
@@ -125,7 +127,7 @@ def _trained(
         for weight in np.where(held, 0.0, each)
     ]
     model = way.model(len(held), rows.x.shape[1], seed)
-    _train(model, inputs, losses, Course(recipe, endless_batches(recipe, rows.y, seed=seed), way.steps, 1, 0.0))
+    _train(model, inputs, losses, TrainConfig(recipe, way.steps), endless_batches(recipe, rows.y, seed=seed))
     return [member(model, k, features) for k in range(len(held))]
 
 
@@ -191,27 +193,22 @@ class _Nothing(nn.Module):
         return scores.new_zeros(())
 
 
-def _train(model: StackedMLP, inputs: Tensor, losses: Sequence[_FoldLoss], course: Course) -> None:
-    """AdamW on one cycle, the weights averaged; after each step the multipliers of every fold move."""
-    optimizer = course.recipe.optimizer(model)
-    scheduler = course.recipe.scheduler(optimizer, course.steps)
-    average = course.recipe.averaging(model)
-    batches = None if course.batches is None else course.batches()
+def _train(
+    model: StackedMLP, inputs: Tensor, losses: Sequence[_FoldLoss], config: TrainConfig, batches: Iterator[Batch]
+) -> None:
+    """Train in place; after each step the multipliers of every fold move."""
     everything = torch.arange(len(inputs))
-    for step in range(course.steps):
-        index = everything if batches is None else next(batches)
-        optimizer.zero_grad()
+
+    def loss_of(batch: Batch, done: float) -> Tensor:
+        index = everything if batch is None else batch
         scores = model(inputs[index]).squeeze(-1)
-        done = step / course.steps
-        torch.stack([loss(own, index, done) for loss, own in zip(losses, scores, strict=True)]).sum().backward()
-        optimizer.step()
-        scheduler.step()
+        return torch.stack([loss(own, index, done) for loss, own in zip(losses, scores, strict=True)]).sum()
+
+    def move_multipliers() -> None:
         for loss in losses:
             loss.step()
-        if average is not None:
-            average.update(model, done=(step + 1) / course.steps)
-    if average is not None:
-        average.copy_to(model)
+
+    TrainLoop(model, loss_of, config, after_step=move_multipliers).run(lambda _: islice(batches, config.steps))
 
 
 def constrained_value(

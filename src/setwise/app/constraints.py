@@ -1,4 +1,4 @@
-"""Constraints of a comparison: their text with the table's own names of groups, and what they come to.
+"""Constraints on rates by group: their text with the table's own names of groups, and their values on a set.
 
 ``"recall[group=sex]>=0.8"`` bounds the recall of every value of the column, ``"recall[sex=Female]>=0.8"`` that of one
 value, ``"tpr_difference[group=sex]<=0.05"`` how far they are apart. :class:`~setwise.lagrangian.RateConstraint` counts
@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -65,7 +64,7 @@ def no_blanks(name: str) -> str:
 
 
 class Constraints:
-    """The constraints of a comparison, on groups that go by their names.
+    """Constraints on rates of groups that go by their names.
 
     Args:
         texts: The constraints.
@@ -122,7 +121,7 @@ class Constraints:
     def values(
         self, part: Scored, threshold: float, subject_to: str | None = None, *, confidence: float = 0.95
     ) -> list[dict[str, Any]]:
-        """What each inequality comes to on a set.
+        """The value of each inequality on a set, with its bound.
 
         Args:
             part: The set.
@@ -159,20 +158,6 @@ class Constraints:
         if self.only is not None:  # where no column was named
             text = text.replace("[group=group]", f"[group={self.only}]")
         return re.sub(r"([\['])([^\[\]=']+)=(\d+)(?=[\]'])", named, text)
-
-
-def scored(arrays: Mapping[str, NDArray[Any]], name: str, constraints: Constraints, columns: Sequence[str]) -> Scored:
-    """One set of stored arrays (``test_scores``, ...) as the constraints read it."""
-    groups = {
-        column: torch.from_numpy(arrays[f"{name}_group_{k}"].astype(np.int64)) for k, column in enumerate(columns)
-    }
-    weights = arrays.get(f"{name}_weights")
-    return Scored(
-        torch.from_numpy(arrays[f"{name}_scores"]),
-        torch.from_numpy(arrays[f"{name}_labels"].astype(np.int64)),
-        constraints.columns(groups),
-        None if weights is None else torch.from_numpy(weights),
-    )
 
 
 def _parse(text: str, groups: Mapping[str, tuple[str, ...]] | None) -> RateConstraint:

@@ -1,4 +1,4 @@
-"""What a training found, in sentences: what is shipped, how good it is beside the others, and which floors hold."""
+"""Summary of a training in sentences: what is shipped, how good it is beside the others, and which floors hold."""
 
 from __future__ import annotations
 

@@ -21,9 +21,10 @@ from numpy.typing import NDArray
 
 from setwise.app.scorers import Floats, NetworkScorer, standardized
 from setwise.integrations._member_losses import endless_batches
-from setwise.integrations._members import Course, Problem, StackedMLP, train
+from setwise.integrations._members import Problem, StackedMLP, train
 from setwise.linear.features import Features
 from setwise.training import Blend, Recipe
+from setwise.training.loop import TrainConfig
 
 MANY = 2_500  # rows
 
@@ -102,7 +103,7 @@ def perceptrons(
     problem = Problem(
         inputs, torch.from_numpy(y).double(), torch.from_numpy(np.where(held, 0.0, each)), _loss(recipe, share), None
     )
-    train(model, problem, Course(recipe, endless_batches(recipe, y, seed=seed), way.steps, 1, 0.0))
+    train(model, problem, TrainConfig(recipe, way.steps), endless_batches(recipe, y, seed=seed))
     return [member(model, k, features) for k in range(len(held))]
 
 

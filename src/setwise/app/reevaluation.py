@@ -28,7 +28,8 @@ from setwise.app.model_file import TableModel, load_model
 from setwise.app.multiclass_model import MulticlassModel
 from setwise.app.result_differences import differences, same_numbers
 from setwise.app.run_folder import FITS, MODEL, REPORT, RESULTS, RunFolder
-from setwise.app.settings import TrainSettings, read_settings
+from setwise.app.run_settings import check_data, read_settings
+from setwise.app.settings import TrainSettings
 from setwise.app.several_classes import conclude_classes
 from setwise.app.table_problem import TableProblem, load_table_problem, located, regrouped
 from setwise.app.test_set import test_sentences
@@ -136,7 +137,7 @@ def rethreshold(
         check_text(text)
     if confidence is not None:
         in_range("confidence", confidence, 0, 1, open_high=True)
-    rule = _other_rule(read_settings(RunFolder(run))[0], subject_to, maximize, confidence)
+    rule = _other_rule(read_settings(RunFolder(run), TrainSettings)[0], subject_to, maximize, confidence)
     stored = read_run(run, data=data, progress=progress)
     if stored.problem.several:
         raise InputError(
@@ -195,22 +196,18 @@ def read_run(
     """
     in_range("tolerance", tolerance, 0)
     folder = RunFolder(run)
-    settings, fingerprint = read_settings(folder)
+    settings, fingerprint = read_settings(folder, TrainSettings)
     results = folder.results()
-    advice = f"write it again with: {folder.resuming}"
     for path in (folder.path / MODEL, folder.path / REPORT):
         if not path.is_file():
-            raise damaged(path, "there is no such file", advice)
+            raise damaged(path, "there is no such file", folder.again)
         if not is_intact(path.read_bytes()):
-            raise damaged(path, DIFFERS, advice)
+            raise damaged(path, DIFFERS, folder.again)
     progress(Event("stage", "reading the table", 0, 0))
     problem = _problem(folder, settings, data)
-    if problem.table.fingerprint() != fingerprint:
-        raise InputError(
-            f"Expected `data` {data or settings.data} to be as when {folder.path} was made, but it has changed; name "
-            "the table as it was with --data, or train on the new one with another --out."
-        )
-    with contents_of(folder.path / RESULTS, advice):
+    remedy = "; name the table as it was with --data, or train on the new one with another --out"
+    check_data(folder, data or settings.data, problem.table.fingerprint(), fingerprint, remedy)
+    with contents_of(folder.path / RESULTS, folder.again):
         problem = replace(problem, name=str(results["about"]["data"]))  # as in the titles, wherever it is now
         names = [str(row["name"]) for row in results["report"]["candidates"] if row["name"] != STACK]
         remarks = [str(text) for text in results["report"]["remarks"]]

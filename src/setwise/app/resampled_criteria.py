@@ -266,7 +266,7 @@ def _row_by_row(
 
 
 def _losses(scores: Floats, positive: NDArray[np.bool_], weight: Floats | None) -> Floats:
-    """Cross-entropy of each row after Platt scaling, so that ill-calibrated scores are judged by what they tell.
+    """Cross-entropy of each row after Platt scaling, so that ill-calibrated scores are compared by what they tell.
 
     With several classes the mean of that of each class against the others.
     """

@@ -4,8 +4,8 @@ The truth is the measure of that candidate as the measure defines it, on the pop
 precision there with at least the recall, the highest F1.
 
 **Few rows.** The value of a given scorer is itself too good on few rows, as its best threshold, or the rows that rank
-above each positive, are looked up on the rows that judge it. With v the value on all rows, bag the mean of the values
-on the rows of each bootstrap draw and oob that on the rows it leaves out, a share 1 / e of all:
+above each positive, are looked up on the very rows of the evaluation. With v the value on all rows, bag the mean of the
+values on the rows of each bootstrap draw and oob that on the rows it leaves out, a share 1 / e of all:
 
 - Areas: the bias is c / n, so oob - v = (e - 1) c / n tells it. AUROC has none.
 - The best threshold (F1, MCC): the bias is c / n^(2/3), as an empirical process is maximized about a smooth optimum
@@ -133,7 +133,7 @@ class Estimator:
 
 
 def nearest(kind: Kind, rows: int, classes: int = 1) -> float:
-    """How near to 0 or 1 a rate can be told to be: half of what one row changes.
+    """Resolution of a rate near 0 or 1: half of what one row changes.
 
     Args:
         kind: Of the measure.

@@ -5,28 +5,26 @@ How many processes work side by side, and how long they may, is not among them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+from dataclasses import dataclass
+from typing import ClassVar
 
 from setwise._checks import InputError, in_range
 from setwise.app.candidates import CANDIDATES
 from setwise.app.constrained import CONSTRAINED
 from setwise.app.constraints import check_text as check_constraint
-from setwise.app.run_folder import TABLE, RunFolder
+from setwise.app.run_folder import TABLE
+from setwise.app.run_settings import RunSettings
 from setwise.app.setting_checks import check_count, check_points, check_text, read_texts
 from setwise.data._files import near_match
-from setwise.measures import Measure, parse
 
 CONFIDENCE = 0.95  # of constraints, unless told otherwise
 MOST_FOLDS, MOST_SEED, MOST_NUMBER = 50, 2**31 - 1, 1e300
-_LISTS = ("group", "drop", "use", "subject_to", "models")
 _TEXTS = ("target", "weight", "split", "time_column", "group_folds")
 _ROLES = ("weight", "split", "time_column", "group_folds")
 
 
 @dataclass(frozen=True)
-class TrainSettings:
+class TrainSettings(RunSettings):
     """What to train, on what, for which measure and under which constraints.
 
     Args:
@@ -49,8 +47,9 @@ class TrainSettings:
         seed: Of folds, fits and draws.
     """
 
-    measure: str = "auc"
-    data: str = ""
+    job: ClassVar[str] = TABLE
+    lists: ClassVar[tuple[str, ...]] = ("group", "drop", "use", "subject_to", "models")
+
     target: str | None = None
     positive: str | int | None = None
     group: tuple[str, ...] = ()
@@ -73,7 +72,7 @@ class TrainSettings:
         if not isinstance(self.positive, int) or isinstance(self.positive, bool):
             check_text("positive", self.positive)
         check_points("measure", self.measure)
-        for name in _LISTS:  # JSON has lists, a frozen value needs tuples
+        for name in self.lists:  # JSON has lists, a frozen value needs tuples
             object.__setattr__(self, name, read_texts(name, getattr(self, name)))
         for text in self.subject_to:
             check_constraint(text)
@@ -111,61 +110,8 @@ class TrainSettings:
             if name in self.drop:
                 raise InputError(f"Expected a column in `use` or in `drop`, but {name!r} is in both.")
 
-    def parsed_measure(self) -> Measure:
-        """The measure itself."""
-        return parse(self.measure)
-
     @property
     def floors(self) -> tuple[str, ...]:
         """All constraints: those asked for, and that of the measure where it has one."""
         own = self.parsed_measure().subject_to
         return (*self.subject_to, *(() if own is None else (own,)))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return asdict(self) | {name: list(getattr(self, name)) for name in _LISTS}
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> TrainSettings:
-        """Settings from plain values; a missing one gets its default, an unknown one is refused.
-
-        Raises:
-            InputError: When a setting is unknown, or its value is not allowed.
-        """
-        names = sorted(each.name for each in fields(cls))
-        for name in sorted(set(values) - set(names)):
-            hint = near_match(name[:80], names)
-            raise InputError(f"Expected settings among {', '.join(names)}, but got `{name:.80}`{hint}.")
-        return cls(**values)
-
-    def differences(self, other: TrainSettings) -> list[tuple[str, Any, Any]]:
-        """Names of the settings that differ, with both values."""
-        mine, theirs = self.to_dict(), other.to_dict()
-        return [(name, mine[name], theirs[name]) for name in mine if mine[name] != theirs[name]]
-
-
-def read_settings(folder: RunFolder) -> tuple[TrainSettings, str]:
-    """The settings that a run was started with, and the fingerprint of its data.
-
-    Raises:
-        InputError: When there is no run of a table, its settings are damaged, or not allowed.
-    """
-    values, fingerprint = folder.settings()
-    if folder.job != TABLE:
-        raise InputError(f"Expected {folder.path} to be the run of a table, but it is one of images.")
-    try:
-        return TrainSettings.from_dict(values), fingerprint
-    except (TypeError, ValueError, AttributeError, ArithmeticError) as error:
-        raise InputError(f"Expected {folder.path} to hold valid settings, but it does not: {error}"[:1000]) from error
-
-
-def check_same(folder: RunFolder, settings: TrainSettings, fingerprint: str) -> None:
-    """Refuse to go on with other settings or other data than the run was started with."""
-    stored, data = read_settings(folder)
-    for name, new, old in settings.differences(stored):
-        raise InputError(
-            f"Expected `{name}` to be {old!r}, as when the run in {folder.path} was started, but got {new!r}; "
-            "leave it out to resume, or start anew with --overwrite or another --out."
-        )
-    if fingerprint != data:
-        raise InputError(f"Expected `data` {settings.data} to be as when {folder.path} was made, but it has changed.")

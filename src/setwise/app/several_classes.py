@@ -1,4 +1,4 @@
-"""What follows from finished fits with several classes: one choice by the macro average, calibration class by class.
+"""Model selection with several classes: one choice by the macro average, calibration class by class.
 
 Every candidate has been fitted for each class against the others. The measure of such a problem is averaged over the
 classes; a measure of decisions, such as F1, has a threshold of its own for each. What is shipped predicts the most

@@ -1,4 +1,4 @@
-"""What models of tables have in common, of two classes and of several: typed predictions, report and file."""
+"""Base of the stored models of tables, of two classes and of several: typed predictions, report and file."""
 
 from __future__ import annotations
 

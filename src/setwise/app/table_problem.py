@@ -222,8 +222,8 @@ def _check_classes(table: RawTable, learn: NDArray[np.int64]) -> None:
     if min(positives, len(learn) - positives) < FEWEST:
         raise InputError(
             f"Expected at least {FEWEST} positives and {FEWEST} negatives to learn from, but {table.name} has "
-            f"{positives} and {len(learn) - positives}: there are too few rows of one class to train, choose and judge "
-            "on; gather more."
+            f"{positives} and {len(learn) - positives}: there are too few rows of one class to train, choose and "
+            "evaluate on; gather more."
         )
 
 

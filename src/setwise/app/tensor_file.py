@@ -29,7 +29,7 @@ def sealed_tensors(tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> b
     """
     metadata = {KEY: json.dumps(plain(state), allow_nan=False)}
     bare = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    content: bytes = extra("safetensors.torch", "experiments").save(bare)
+    content: bytes = extra("safetensors.torch", "cli").save(bare)
     size = int.from_bytes(content[:8], "little")
     # The library writes entries of the metadata in any order, so the header is put together here.
     header = {"__metadata__": {"sha256": ZEROS, **metadata}, **json.loads(content[8 : 8 + size])}
@@ -50,7 +50,7 @@ def read_tensors(path: Path, what: str, *, format_: int, advice: str) -> tuple[d
     Raises:
         InputError: When the file is damaged or of another format.
     """
-    safetensors, torch_files = extra("safetensors", "experiments"), extra("safetensors.torch", "experiments")
+    safetensors, torch_files = extra("safetensors", "cli"), extra("safetensors.torch", "cli")
     content = path.read_bytes()
     state = _state(content, path, what, advice)
     intact = is_intact(content)

@@ -1,4 +1,4 @@
-"""The test rows of a table's own split, in sentences: nothing has learned from them or chosen on them."""
+"""Evaluation on the test rows of a table's own split, in sentences: nothing was fitted to them or chosen on them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The value of scores at their best threshold under constraints by group: exact, by running counts over one sort.
+"""Value of scores at their best threshold under constraints by group: exact, by running counts over one sort.
 
 It is what :func:`setwise.lagrangian.adjust_threshold` finds, without the threshold. That one keeps squared weights for
 standard errors, and a row of violations for every pair of groups; here, where bootstrap draws ask for the value some

@@ -1,4 +1,4 @@
-"""What a training found: sentences, the candidates, the classes, the columns that matter; as text, JSON or a page."""
+"""Report of a training: sentences, the candidates, the classes, the columns that matter; as text, JSON or a page."""
 
 from __future__ import annotations
 

@@ -32,8 +32,9 @@ from setwise.app.files import write_json
 from setwise.app.fit_store import FitStore
 from setwise.app.model_file import TableModel
 from setwise.app.multiclass_model import MulticlassModel
-from setwise.app.run_folder import FITS, FORMAT, MODEL, REPORT, RESULTS, TABLE, RunFolder
-from setwise.app.settings import CONFIDENCE, TrainSettings, check_same
+from setwise.app.run_folder import FITS, FORMAT, MODEL, REPORT, RESULTS, RunFolder
+from setwise.app.run_settings import check_same
+from setwise.app.settings import CONFIDENCE, TrainSettings
 from setwise.app.several_classes import conclude_classes
 from setwise.app.table_problem import TableProblem, load_table_problem, located
 
@@ -222,7 +223,7 @@ def _prepare(folder: RunFolder, settings: TrainSettings, problem: TableProblem, 
     """Start the folder, or see that it is of the same settings and data."""
     fingerprint = problem.table.fingerprint()
     if not work.resume:
-        folder.create(settings.to_dict(), fingerprint, overwrite=work.overwrite, job=TABLE)
+        folder.create(settings.job, settings.to_dict(), fingerprint, overwrite=work.overwrite)
         return
     check_same(folder, settings, fingerprint)
     folder.remove_partial()

@@ -1,4 +1,4 @@
-"""The commands and their options; :mod:`setwise.cli.running` says what happens to errors.
+"""Commands of the command line and their options; :mod:`setwise.cli.running` says what happens to errors.
 
 Commands import what they need when they run, so that ``setwise --help`` does not wait for Lightning.
 """
@@ -6,9 +6,9 @@ Commands import what they need when they run, so that ``setwise --help`` does no
 from __future__ import annotations
 
 import importlib.metadata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from setwise._checks import InputError, extra
 
@@ -20,8 +20,14 @@ from setwise.cli.running import INTERRUPTED, run_app, say  # noqa: E402
 
 PROGRAM = "setwise"
 
+Drop = Annotated[list[str] | None, typer.Option(help="Column that is no input; may be repeated.")]
+Use = Annotated[
+    list[str] | None,
+    typer.Option(help="Column that is an input even if it looks like an identifier; may be repeated."),
+]
+
 app = typer.Typer(
-    help="Train models on the measure you report, and judge them honestly.",
+    help="Train models on the measure you report, and evaluate them honestly.",
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -43,6 +49,11 @@ def _version(wanted: bool) -> None:  # noqa: FBT001 (Typer's signature)
         raise typer.Exit
 
 
+def _given(options: Mapping[str, Any], *others: str) -> dict[str, Any]:
+    """The options of a command that were given, by name, without some others."""
+    return {name: value for name, value in options.items() if name not in others and value is not None and value != []}
+
+
 @app.callback()
 def _common(
     *,
@@ -50,7 +61,7 @@ def _common(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Train models on the measure you report, and judge them honestly."""
+    """Train models on the measure you report, and evaluate them honestly."""
 
 
 @app.command()
@@ -102,11 +113,8 @@ def train(
     split: Annotated[
         str | None, typer.Option(help="Column that says train or test; test rows are only evaluated.")
     ] = None,
-    drop: Annotated[list[str] | None, typer.Option(help="Column that is no input; may be repeated.")] = None,
-    use: Annotated[
-        list[str] | None,
-        typer.Option(help="Column that is an input even if it looks like an identifier; may be repeated."),
-    ] = None,
+    drop: Drop = None,
+    use: Use = None,
     folds: Annotated[int | None, typer.Option(help="Folds of a table. [default: 5]")] = None,
     seed: Annotated[int | None, typer.Option(help="Of folds, fits and draws of a table. [default: 0]")] = None,
     workers: Annotated[int | None, typer.Option(help="Fits of a table side by side. [default: cores]")] = None,
@@ -128,40 +136,15 @@ def train(
     ] = None,
 ) -> None:
     """From a table to the best model for a measure, with what of it holds on new data; or from images."""
+    given = _given(locals(), "source", "out", "resume", "overwrite", "set_")
     if source is not None and data is not None:
         raise InputError(f"Expected the data once, but got {source!r} and --data {data!r}.")
+    if source is not None:
+        given["data"] = source
     if resume and overwrite:
         raise InputError("Expected --resume or --overwrite, but got both.")
     from setwise.cli import training
 
-    options = {
-        "measure": measure,
-        "data": source if data is None else data,
-        "target": target,
-        "positive": positive,
-        "subject_to": subject_to,
-        "confidence": confidence,
-        "group": group,
-        "time_column": time_column,
-        "group_folds": group_folds,
-        "models": models,
-        "time_limit": time_limit,
-        "weight": weight,
-        "max_weight": max_weight,
-        "split": split,
-        "drop": drop,
-        "use": use,
-        "folds": folds,
-        "seed": seed,
-        "workers": workers,
-        "minority": minority,
-        "epochs": epochs,
-        "seeds": seeds,
-        "batch_size": batch_size,
-        "patience": patience,
-        "threads": threads,
-    }
-    given = {name: value for name, value in options.items() if value is not None and value != []}
     stopped = training.train(given, set_ or [], out, resume=resume, overwrite=overwrite)
     if stopped is not None:
         raise typer.Exit(say(PROGRAM, stopped, INTERRUPTED))
@@ -179,28 +162,14 @@ def inspect(
     ] = None,
     confidence: Annotated[float, typer.Option(help="Confidence with which it is to hold.")] = 0.95,
     group: Annotated[list[str] | None, typer.Option(help="Column to break results down by; may be repeated.")] = None,
-    drop: Annotated[list[str] | None, typer.Option(help="Column that is no input; may be repeated.")] = None,
-    use: Annotated[
-        list[str] | None,
-        typer.Option(help="Column that is an input even if it looks like an identifier; may be repeated."),
-    ] = None,
+    drop: Drop = None,
+    use: Use = None,
 ) -> None:
     """Look at a table before training: its columns, what will become of them, and what may go wrong."""
+    options = _given(locals(), "data")
     from setwise.cli import inspecting
 
-    inspecting.inspect(
-        data,
-        {
-            "target": target,
-            "positive": positive,
-            "measure": measure,
-            "subject_to": subject_to or (),
-            "confidence": confidence,
-            "group": group or (),
-            "drop": drop or (),
-            "use": use or (),
-        },
-    )
+    inspecting.inspect(data, options)
 
 
 @app.command()
@@ -281,27 +250,9 @@ def evaluate(
     ] = None,
 ) -> None:
     """Evaluate any model's scores in a table, or a run again from what it has stored."""
+    options = _given(locals(), "source")
     from setwise.cli import evaluating
 
-    options = {
-        "score": score,
-        "target": target,
-        "positive": positive,
-        "group": group,
-        "weight": weight,
-        "max_weight": max_weight,
-        "measure": measure,
-        "maximize": maximize,
-        "subject_to": subject_to,
-        "confidence": confidence,
-        "threshold": threshold,
-        "calibration": calibration,
-        "require": require,
-        "out": out,
-        "json": json,
-    }
-    if evaluating.is_table(source, options | {"data": data, "tolerance": tolerance}):
+    if evaluating.is_table(source, options):
         raise typer.Exit(evaluating.run_table(source, options))
-    agreement = 1e-6 if tolerance is None else tolerance
-    rule = {"maximize": maximize, "subject_to": subject_to or None, "confidence": confidence}
-    raise typer.Exit(evaluating.run_folder(source, data, rule, agreement))
+    raise typer.Exit(evaluating.run_folder(source, options))

@@ -1,4 +1,4 @@
-"""What the command line shows: progress bars while training, one table at the end."""
+"""Display of the command line: progress bars while training, one table at the end."""
 
 from __future__ import annotations
 

@@ -12,28 +12,18 @@ from setwise.cli.display import console, note, print_table
 
 MET, NOT_MET = 0, 1
 AGREES, DIFFERS = 0, 1
+TOLERANCE = 1e-6  # that counts as agreement, unless told otherwise
 MOST_SHOWN = 20  # values that differ
 
 _OF_TABLES = (
-    "score",
-    "target",
-    "positive",
-    "group",
-    "weight",
-    "max_weight",
-    "measure",
-    "threshold",
-    "calibration",
-    "require",
-    "out",
-    "json",
+    *("score", "target", "positive", "group", "weight", "max_weight", "measure", "threshold", "calibration", "require"),
+    *("out", "json"),
 )
 _OF_RUNS = ("data", "tolerance")
 
 
-def is_table(source: Path, options: Mapping[str, Any]) -> bool:
+def is_table(source: Path, given: Mapping[str, Any]) -> bool:
     """Whether a table of scores is meant and not the folder of a run; refuses options of the other kind."""
-    given = {name for name, value in options.items() if value is not None and value != []}
     tables = [name for name in _OF_TABLES if name in given]
     if source.is_dir():
         if tables:
@@ -56,12 +46,12 @@ def run_table(source: Path, options: Mapping[str, Any]) -> int:
 
     Args:
         source: The table.
-        options: Those of the command, None or empty where not given.
+        options: Those that were given.
 
     Returns:
         1 where a requirement is not met, else 0.
     """
-    given = {name: value for name, value in options.items() if value is not None and value != []}
+    given = dict(options)
     if "target" not in given:
         raise InputError("Expected --target to name the column of labels, but there is none; add --target COLUMN.")
     columns = Columns(given.pop("score", []), given.pop("target"), given.pop("group", []), given.pop("weight", None))
@@ -82,20 +72,20 @@ def run_table(source: Path, options: Mapping[str, Any]) -> int:
     return MET if all(met for met, _ in lines) else NOT_MET
 
 
-def run_folder(folder: Path, data: str | None, rule: Mapping[str, Any], tolerance: float) -> int:
+def run_folder(folder: Path, options: Mapping[str, Any]) -> int:
     """Evaluate a run again from what it has stored, and say whether that agrees with its results.
 
     Args:
         folder: The run.
-        data: Where its data is now, if it has moved.
-        rule: For the threshold: ``maximize``, ``subject_to`` and ``confidence``, None where not given.
-        tolerance: Largest difference that counts as agreement.
+        options: Those that were given: ``data`` where it is now, ``tolerance``, and the rule of another threshold.
 
     Returns:
         1 where the results differ, else 0.
     """
     from setwise.app.run_folder import TABLE, RunFolder
 
+    rule = dict(options)
+    data, tolerance = rule.pop("data", None), rule.pop("tolerance", TOLERANCE)
     if RunFolder(folder).job == TABLE:
         return _run_of_table(folder, data, rule, tolerance)
     return _run_of_images(folder, data, rule, tolerance)
@@ -106,7 +96,7 @@ def _run_of_table(folder: Path, data: str | None, rule: Mapping[str, Any], toler
     from setwise.app.reevaluation import reevaluate, rethreshold
 
     say = console().print
-    if any(value is not None for value in rule.values()):
+    if rule:
         with FitBars() as bars:
             lines = rethreshold(folder, data=data, progress=bars.show, **rule)
         say("\n".join(lines), markup=False, soft_wrap=True)
@@ -118,19 +108,19 @@ def _run_of_table(folder: Path, data: str | None, rule: Mapping[str, Any], toler
 
 
 def _run_of_images(folder: Path, data: str | None, rule: Mapping[str, Any], tolerance: float) -> int:
-    from setwise.experiments.judging import methods
-    from setwise.experiments.rejudging import rejudge
+    from setwise.app.images.evaluation import methods
+    from setwise.app.images.reevaluation import reevaluate
 
-    judged = rejudge(folder, data=data, tolerance=tolerance, **rule)
-    say, measure = console().print, judged.settings.parsed_measure()
-    print_table(judged.rows, methods(measure), seeds=judged.settings.seeds, title=f"{folder}, evaluated again")
-    for run in judged.runs:
+    found = reevaluate(folder, data=data, tolerance=tolerance, **rule)
+    say, measure = console().print, found.settings.parsed_measure()
+    print_table(found.rows, methods(measure), seeds=found.settings.seeds, title=f"{folder}, evaluated again")
+    for run in found.runs:
         name = f"seed {run['seed']}, {run['method']}"
         if not run["feasible"]:
             say(f"No threshold meets the condition on the validation set of {name}.", markup=False)
         for line in run.get("certificate", {}).get("said", ()):
             say(f"{name}: {line}", markup=False)
-    return _agreement(judged.disagreements, tolerance)
+    return _agreement(found.differences, tolerance)
 
 
 def _agreement(differences: Sequence[str], tolerance: float) -> int:

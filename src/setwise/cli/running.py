@@ -1,4 +1,4 @@
-"""What happens to the errors of a command line: one line on stderr, exit code 2, no traceback."""
+"""Error handling of a command line: one line on stderr, exit code 2, no traceback."""
 
 from __future__ import annotations
 

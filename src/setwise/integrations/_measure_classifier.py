@@ -18,10 +18,11 @@ from setwise import _checks
 from setwise._types import Floats
 from setwise.integrations._decisions import Unseen, Wanted, calibrate, choose, least_cost
 from setwise.integrations._member_losses import HeldOutMeasure, blended_loss, endless_batches
-from setwise.integrations._members import Course, Members, Problem, StackedMLP, scores_of, train
+from setwise.integrations._members import Members, Problem, StackedMLP, scores_of, train
 from setwise.integrations._rows import Rows, Scaling, cut, held_out_folds, held_out_part, joined, unseen_scores
 from setwise.measures import Measure, parse
 from setwise.training import Recipe
+from setwise.training.loop import MEASURE, TrainConfig
 
 
 class MeasureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -227,11 +228,12 @@ class MeasureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             held_out,
         )
         batches = endless_batches(recipe, rows.y, seed=int(random.randint(2**31)))
-        course = Course(recipe, batches, self.max_iter, self.n_iter_no_change, self.tol)
-        self.n_iter_, looks = train(model, problem, course)
+        config = TrainConfig(recipe, self.max_iter, patience=self.n_iter_no_change, tolerance=self.tol)
+        history = train(model, problem, config, batches)
+        self.n_iter_ = history.steps
         self.networks_ = model.eval()
         if held_out is not None:
-            self.validation_scores_ = looks
+            self.validation_scores_ = history.values[MEASURE]
         return unseen_scores(scores_of(model, x), held), held
 
     def _decide(self, measure: Measure, rows: Unseen, held: NDArray[np.bool_]) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from setwise import metrics
 from setwise.integrations._rows import Rows
 from setwise.measures import Measure
 from setwise.training import Blend, Recipe
+from setwise.training.loop import Batch
 
 
 class HeldOutMeasure:
@@ -55,19 +57,14 @@ def blended_loss(measure: Measure, recipe: Recipe, *, two: bool) -> Blend:
     return Blend(nn.CrossEntropyLoss(), _TwoColumns(of_measure) if two else of_measure, recipe.blend)
 
 
-def endless_batches(recipe: Recipe, y: NDArray[np.int64], *, seed: int) -> Callable[[], Iterator[Tensor]] | None:
-    """Endless batches of rows; None where the table is one batch."""
+def endless_batches(recipe: Recipe, y: NDArray[np.int64], *, seed: int) -> Iterator[Batch]:
+    """Endless batches of rows; None, which is all of them, where the table is one batch."""
     if len(y) <= recipe.batch_size:
-        return None
-
-    def of_two() -> Iterator[Tensor]:
+        yield from itertools.repeat(None)
+    if y.max() == 1:
         sampler = recipe.sampler(y, seed=seed)
         while True:
-            yield from (torch.as_tensor(batch) for batch in sampler)
-
-    def of_several() -> Iterator[Tensor]:
-        random = torch.Generator().manual_seed(seed)
-        while True:
-            yield from torch.randperm(len(y), generator=random).split(recipe.batch_size)
-
-    return of_two if y.max() == 1 else of_several
+            yield from map(torch.as_tensor, sampler)
+    random = torch.Generator().manual_seed(seed)
+    while True:
+        yield from torch.randperm(len(y), generator=random).split(recipe.batch_size)

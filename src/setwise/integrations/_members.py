@@ -6,11 +6,10 @@ scores of the rows that a member has not learned come with every pass, for the t
 
 from __future__ import annotations
 
-import copy
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from setwise import _checks
-from setwise.training import Blend, Recipe
+from setwise.training import Blend
+from setwise.training.loop import MEASURE, Batch, History, TrainConfig, TrainLoop
 
 SCORING_ROWS = 8192
 EVALUATED_EVERY = 10  # steps between two evaluations on the rows left out
@@ -119,59 +119,28 @@ class Problem:
     evaluate: Callable[[NDArray[Any]], float] | None
 
 
-@dataclass(frozen=True)
-class Course:
-    """How they learn it.
-
-    Attributes:
-        recipe: Optimizer, schedule and averaging.
-        batches: Gives the rows of each step; the whole table where None.
-        steps: At most.
-        patience: Looks without a better measure before training stops.
-        tolerance: What counts as better.
-    """
-
-    recipe: Recipe
-    batches: Callable[[], Iterator[Tensor]] | None
-    steps: int
-    patience: int
-    tolerance: float
-
-
-def train(model: nn.Module, problem: Problem, course: Course) -> tuple[int, list[float]]:
+def train(model: nn.Module, problem: Problem, config: TrainConfig, batches: Iterator[Batch]) -> History:
     """Train the members in place.
 
-    Returns:
-        The steps done and the measure of the rows left out at each look.
+    Args:
+        model: All members.
+        problem: What they learn, and whether the rows left out stop the training early.
+        config: How they learn it.
+        batches: The rows of each step, without end.
     """
-    optimizer = course.recipe.optimizer(model)
-    scheduler = course.recipe.scheduler(optimizer, course.steps)
-    average = course.recipe.averaging(model)
-    batches = None if course.batches is None else course.batches()
-    looks: list[float] = []
-    best: tuple[float, dict[str, Tensor]] = (-math.inf, {})
-    waited = step = 0
-    for step in range(1, course.steps + 1):
-        problem.loss.set_progress((step - 1) / course.steps)
-        optimizer.zero_grad()
-        _loss(model, problem, None if batches is None else next(batches)).backward()
-        optimizer.step()
-        scheduler.step()
-        if average is not None:
-            average.update(model, done=step / course.steps)
-        if problem.evaluate is not None and (step % EVALUATED_EVERY == 0 or step == course.steps):
-            looks.append(problem.evaluate(scores_of(model, problem.x)))
-            if looks[-1] > best[0] + course.tolerance or not best[1]:
-                best, waited = (looks[-1], copy.deepcopy(model.state_dict())), 0
-            else:
-                waited += 1
-            if waited >= course.patience:
-                break
-    if best[1]:
-        model.load_state_dict(best[1])
-    elif average is not None:
-        average.copy_to(model)
-    return step, looks
+
+    def loss_of(batch: Batch, done: float) -> Tensor:
+        problem.loss.set_progress(done)
+        return _loss(model, problem, batch)
+
+    evaluate = problem.evaluate
+    if evaluate is None:
+        loop = TrainLoop(model, loss_of, config)
+        return loop.run(lambda _: itertools.islice(batches, config.steps))
+    # The weights that are kept are those that were evaluated, so there is nothing to average.
+    config = replace(config, recipe=replace(config.recipe, average=None), validate_every=EVALUATED_EVERY)
+    loop = TrainLoop(model, loss_of, config, validate=lambda: {MEASURE: evaluate(scores_of(model, problem.x))})
+    return loop.run(lambda _: itertools.islice(batches, min(EVALUATED_EVERY, config.steps - loop.done)))
 
 
 def _loss(model: nn.Module, problem: Problem, rows: Tensor | None) -> Tensor:

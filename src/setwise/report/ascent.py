@@ -54,7 +54,7 @@ def gap_figure(history: Sequence[GapLike], path: str | os.PathLike[str] | None =
         np.array([getattr(gap, name) for gap in history], float) for name in ("value", "optimum", "residual")
     )
     optima[np.isinf(optima)] = np.nan  # no point is feasible yet: nothing to draw
-    plt = extra("matplotlib.pyplot", "experiments")
+    plt = extra("matplotlib.pyplot", "figures")
     with plt.rc_context(STYLE):
         figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")
         left.plot(epochs, values, color=COLOURS[0], label="at the current variables")
@@ -88,7 +88,7 @@ def weight_figure(
             f"Expected `scores`, `shapes` and `weights` to be of one shape (n,), but got {x.shape}, {groups.shape} "
             f"and {y.shape}."
         )
-    plt = extra("matplotlib.pyplot", "experiments")
+    plt = extra("matplotlib.pyplot", "figures")
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(5, 3.4), layout="constrained")
         for k, shape in enumerate(np.unique(groups)):

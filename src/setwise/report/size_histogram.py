@@ -69,7 +69,7 @@ def size_histogram(
     titles = _titles(panels, names)
     marks = [] if edges is None else to_numpy("edges", edges).astype(np.float64).ravel().tolist()
     all_finite("edges", np.array(marks))
-    extra("matplotlib", "experiments")
+    extra("matplotlib", "figures")
     from matplotlib import rc_context
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

@@ -1,4 +1,4 @@
-"""What helps training on a measure, whichever measure it is."""
+"""Training on a measure: recipe, blended loss, averaged weights, ensembles, score queue, two-pass gradients."""
 
 from setwise.training.anneal import Anneal, Temperature
 from setwise.training.averaging import WeightAverage, update_batch_norm

@@ -1,4 +1,4 @@
-"""How the aids call the losses they wrap: with per-sample weights where they are given."""
+"""Calls of wrapped losses, with per-sample weights where they are given."""
 
 from __future__ import annotations
 

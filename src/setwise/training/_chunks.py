@@ -1,4 +1,4 @@
-"""Batches of any kind, cut into chunks, gone through twice."""
+"""Chunking of batches of any kind, for two passes over them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Freed memory that goes back to the system at once instead of staying with the process."""
+"""Allocator settings under which freed memory goes back to the system at once."""
 
 from __future__ import annotations
 

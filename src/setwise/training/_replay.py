@@ -1,4 +1,4 @@
-"""What a second forward pass needs to be the first one over again."""
+"""Replay of a forward pass: random state and buffers that make the second pass equal to the first."""
 
 from __future__ import annotations
 

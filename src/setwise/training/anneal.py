@@ -1,4 +1,4 @@
-"""Settings of a loss that change while training goes on: a margin that shrinks, a temperature that cools.
+"""Annealing of a loss, whose settings change while training goes on: a margin that shrinks, a temperature that cools.
 
 A wide margin asks every sample to move and is close to linear; a narrow one is closer to the measure and looks at the
 samples near the threshold. Starting wide and ending narrow takes the easy gradient first and the right one last.

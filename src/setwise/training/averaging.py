@@ -1,4 +1,4 @@
-r"""Weights averaged while training goes on: scores that jump less from step to step, and often a better measure.
+r"""Weight averaging while training goes on: scores that jump less from step to step, and often a better measure.
 
 With weights :math:`w_1, \dots, w_t` seen so far there are two averages:
 
@@ -90,7 +90,7 @@ class WeightAverage:
 
     @contextmanager
     def applied(self, model: nn.Module) -> Iterator[nn.Module]:
-        """The model with the averaged weights, to be judged; afterwards its own are back, also after an error.
+        """The model with the averaged weights, to be evaluated; afterwards its own are back, also after an error.
 
         Before the first update the model keeps its own weights.
         """

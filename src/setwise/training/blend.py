@@ -1,4 +1,4 @@
-"""Two losses in one: cross-entropy for a start that learns at once, the measure for what is reported.
+"""Blend of two losses: cross-entropy for a start that learns at once, the measure for what is reported.
 
     loss = (1 - w) * first + w * second
 

@@ -1,4 +1,4 @@
-"""A training that can be killed at any moment and goes on, bit for bit, from its last checkpoint.
+"""Checkpoint of a training, which can be killed at any moment and goes on from it bit for bit.
 
     checkpoint = Checkpoint("run.pt", model=model, optimizer=optimizer, term=term, ascent=ascent, sampler=sampler)
     checkpoint.load()  # False where there is none yet

@@ -1,4 +1,4 @@
-"""Several networks that learn side by side, and whose mean is the score.
+"""Deep ensembles: several networks that learn side by side, and whose mean is the score.
 
 Few positives leave much of a score to chance: to the initial weights above all. The mean over networks that differ in
 these alone is steadier and ranks better, at the cost of as many networks (docs/recipes.md has the figures).

@@ -128,15 +128,15 @@ def refit_head(
     before = old(test[0])
     base = hard_value(chosen, before, test[1])
 
-    def judge(found: _Candidate) -> float:
+    def value_of(found: _Candidate) -> float:
         return hard_value(chosen, found.scorer(test[0]), test[1])
 
     rows = Labelled(Features.of(fitted[0]), fitted[1], None)
     refits = [_Candidate("cross-entropy", l2, old, old.refitted(rows, chosen, l2)) for l2 in _PENALTIES]
-    start = max([_Candidate("old", 0.0, old, old), *refits], key=judge).scorer
+    start = max([_Candidate("old", 0.0, old, old), *refits], key=value_of).scorer
     moved = [_Candidate("measure", float(s), start, start.moved(rows, chosen, s)) for s in strengths]
-    best = max([*moved, *refits], key=judge)
-    gain = judge(best) - base
+    best = max([*moved, *refits], key=value_of)
+    gain = value_of(best) - base
     error = _bootstrap_error(chosen, before, best.scorer(test[0]), test[1], rng)
     kept = bool(gain > error)
     if kept:

@@ -1,4 +1,4 @@
-"""Losses that change while training goes on: one call tells them all how far it is."""
+"""Progress of a training, told to all losses that change with it by one call."""
 
 from __future__ import annotations
 

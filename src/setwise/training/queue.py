@@ -1,4 +1,4 @@
-"""A memory of recent scores, so that a small batch is judged within a larger set.
+"""Queue of recent scores, so that the loss of a small batch is that within a larger set.
 
 A measure of 16 samples is a noisy estimate of the measure of all, and none at all without positives. With a queue of
 the last m scores s~, labels and weights, the loss of a batch s is

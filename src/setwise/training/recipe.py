@@ -1,4 +1,4 @@
-"""How to train for a measure, in one object: loss, batches, optimizer, schedule and averaging.
+"""Recipe of a training for a measure, in one object: loss, batches, optimizer, schedule and averaging.
 
 The settings of a :class:`Recipe` are the library's answer to "which options should I use?". ``setwise train`` takes its
 defaults from here, and what a search on training and validation data finds better goes here, by measure, and nowhere

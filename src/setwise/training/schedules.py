@@ -1,4 +1,4 @@
-"""Numbers that change while training goes on, as functions of the share of the training that is done.
+"""Schedules: numbers as functions of the share of the training that is done.
 
 They serve :class:`~setwise.training.Blend` as its share and :class:`~setwise.training.Anneal` as its value. With w in
 [0, 1] the share of the way from ``begin`` to ``finish``:

@@ -90,12 +90,12 @@ def choose_mix(scores: Tensor, labels: Tensor, metric: str | Callable[[Any, Any]
             the threshold, such as ``"f1"``, is better given as a function that chooses one.
     """
     _two_columns("scores", scores)
-    judge = parse(metric).metric if isinstance(metric, str) else metric
+    evaluate = parse(metric).metric if isinstance(metric, str) else metric
     detached = scores.detach().double()
     spread = detached.std(dim=0, correction=0) if len(detached) else torch.ones(2)
     scales = tuple(float(each) if float(each) > 0 else 1.0 for each in spread)
     tried = [Mix(share, (scales[0], scales[1]), 0.0) for share in SHARES]
-    values = np.array([judge(mix(detached), labels) for mix in tried])
+    values = np.array([evaluate(mix(detached), labels) for mix in tried])
     best = [k for k in range(len(SHARES)) if values[k] == values.max()]
     chosen = min(best, key=lambda k: abs(SHARES[k] - 0.5))
     return Mix(SHARES[chosen], tried[chosen].scales, float(values[chosen]))

@@ -248,7 +248,7 @@ def _difference(found: Difference | None) -> str:
 
 def _picture(suite: Suite, path: Path) -> None:
     """Every cell's difference with its interval, one panel per measure."""
-    figures = extra("matplotlib.figure", "experiments")
+    figures = extra("matplotlib.figure", "figures")
     figure = figures.Figure(figsize=(14, 0.22 * max(8, len(suite.shares)) + 1.5), layout="constrained")
     axes = figure.subplots(1, len(MEASURES), sharey=True)
     cells = list(suite.shares)

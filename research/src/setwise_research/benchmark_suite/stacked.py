@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from setwise.app.networks import SmallConvNet
+from setwise.app.images.models import SmallConvNet
 
 LARGEST = 10.0  # standard deviations at which a column of a table is cut
 
@@ -73,7 +73,7 @@ class StackedConvNet(nn.Module):
         mean: shape: (lines, channels)
         scale: shape: (lines, channels)
         heads: Scores of an image.
-        width: Of :class:`~setwise.app.networks.SmallConvNet`.
+        width: Of :class:`~setwise.app.images.models.SmallConvNet`.
     """
 
     mean: Tensor

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from setwise._checks import is_count, one_of
-from setwise.app.networks import check_images, squeeze_single
+from setwise.app.images.models import check_images, squeeze_single
 
 
 class BasicBlock(nn.Module):

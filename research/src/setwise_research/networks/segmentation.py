@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from setwise._checks import InputError, in_range, is_count
-from setwise.app.networks import check_images, conv_bn, squeeze_single
+from setwise.app.images.models import check_images, conv_bn, squeeze_single
 from setwise_research.networks.resnet import ResNet18
 
 _VGG16 = ((1, 2), (2, 2), (4, 3), (8, 3), (8, 3))  # channels as multiples of the width, and convolutions, per stage

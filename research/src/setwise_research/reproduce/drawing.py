@@ -16,10 +16,10 @@ from setwise.report.size_histogram import STYLE
 @contextmanager
 def figure(path: Path, width: float, height: float) -> Iterator[Any]:
     """A matplotlib figure to draw on, written to ``path`` as PNG when the block ends."""
-    figures = extra("matplotlib.figure", "experiments")
-    backend = extra("matplotlib.backends.backend_agg", "experiments")
+    figures = extra("matplotlib.figure", "figures")
+    backend = extra("matplotlib.backends.backend_agg", "figures")
     # Powers of ten on logarithmic axes are written as mathematics.
-    with extra("matplotlib", "experiments").rc_context(STYLE | {"text.parse_math": True}):
+    with extra("matplotlib", "figures").rc_context(STYLE | {"text.parse_math": True}):
         made = figures.Figure(figsize=(width, height), layout="constrained")
         backend.FigureCanvasAgg(made)
         yield made

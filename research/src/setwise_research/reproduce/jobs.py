@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from setwise.experiments.comparison import Progress
+from setwise_research.progress import Progress
 from setwise_research.reproduce import table
 from setwise_research.reproduce.entry import Entry
 from setwise_research.reproduce.problem import is_present

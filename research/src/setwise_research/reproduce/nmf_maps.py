@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from setwise._checks import is_count
-from setwise.app.networks import SmallConvNet
+from setwise.app.images.models import SmallConvNet
 from setwise.data import load_fashion
 from setwise.nmf import heat_maps
 from setwise_research.reproduce.drawing import figure

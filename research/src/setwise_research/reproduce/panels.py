@@ -23,7 +23,7 @@ TWO = ((0.16, 0.2, 0.26), (0.34, 0.71, 0.91))  # other, class
 
 def new_figure(width: float, height: float) -> Figure:
     """A figure that needs no display."""
-    extra("matplotlib", "experiments")
+    extra("matplotlib", "figures")
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -43,7 +43,7 @@ def curves(
         title: Of the vertical axis.
         epochs: After which the judgements were; by default after each.
     """
-    with extra("matplotlib", "experiments").rc_context(STYLE):
+    with extra("matplotlib", "figures").rc_context(STYLE):
         figure = new_figure(7.5, 4.2)
         axes = figure.subplots()
         for k, (name, values) in enumerate(named.items()):
@@ -65,7 +65,7 @@ def draw_panels(scenes: Scenes, places: Sequence[int], masks: Mapping[str, NDArr
         path: Where the PNG goes.
     """
     columns = ["Image", *masks, "Truth"]
-    with extra("matplotlib", "experiments").rc_context(STYLE):
+    with extra("matplotlib", "figures").rc_context(STYLE):
         figure = new_figure(2.1 * len(columns), 1.75 * len(places) + 0.3)
         cells = figure.subplots(len(places), len(columns), squeeze=False)
         shades = colours(scenes.classes)
@@ -87,7 +87,7 @@ def colours(classes: int) -> NDArray[np.float64]:
     """One colour per class; two classes are dark and light. shape: (classes, 3)."""
     if classes == len(TWO):
         return np.array(TWO)
-    chosen = extra("matplotlib", "experiments").colormaps["tab20"](np.arange(classes) % 20)
+    chosen = extra("matplotlib", "figures").colormaps["tab20"](np.arange(classes) % 20)
     found: NDArray[np.float64] = np.asarray(chosen)[:, :3]
     return found
 

@@ -10,7 +10,7 @@ from typing import Any, Self
 from torch import nn
 
 from setwise._checks import InputError, in_range, is_count, one_of
-from setwise.app.networks import SmallConvNet
+from setwise.app.images.models import SmallConvNet
 from setwise_research.networks import ResNet18
 
 ALGORITHMS = ("adamw", "sgd")

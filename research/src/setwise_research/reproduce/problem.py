@@ -13,8 +13,8 @@ from torch.utils.data import TensorDataset
 
 from setwise import data
 from setwise._checks import InputError
+from setwise.app.images.problem import FEWEST, Split, scaling
 from setwise.data import LabelledArrays
-from setwise.experiments.problem import FEWEST, Draw, scaling
 from setwise_research import loaders
 from setwise_research.reproduce.preset import Preset
 
@@ -76,7 +76,7 @@ def load_thirds(name: str) -> Pool:
     )
 
 
-def draw(pool: Pool, preset: Preset, level: float, seed: int) -> Draw:
+def draw(pool: Pool, preset: Preset, level: float, seed: int) -> Split:
     """One seed's sets: drawn, thinned to the level, split, shrunk and scaled by the training set's channels."""
     kept = _thin(_some(pool.train.labels, preset.train_size, seed), pool.train.labels, level, seed)
     test = _some(pool.test.labels, preset.test_size, seed)
@@ -85,7 +85,7 @@ def draw(pool: Pool, preset: Preset, level: float, seed: int) -> Draw:
     return _sets(pool, preset, level, kept, test, seed)
 
 
-def draw_thirds(pool: Pool, preset: Preset, level: float, seed: int) -> Draw:
+def draw_thirds(pool: Pool, preset: Preset, level: float, seed: int) -> Split:
     """The same with three classes, where so many percent of the first two are dropped from what is trained on."""
     some = _some(pool.train.labels, preset.train_size, seed)
     left = data.drop_class(pool.train.labels[some], cls=range(THIRDS - 1), fraction=level / 100, seed=seed).index
@@ -94,7 +94,7 @@ def draw_thirds(pool: Pool, preset: Preset, level: float, seed: int) -> Draw:
 
 def _sets(
     pool: Pool, preset: Preset, level: float, kept: NDArray[np.int64], test: NDArray[np.int64], seed: int
-) -> Draw:
+) -> Split:
     """Split, shrunk and scaled: the training images at ``kept`` and the test images at ``test``."""
     labels = pool.train.labels[kept]
     held = preset.validation_share(pool.name)
@@ -120,7 +120,7 @@ def _sets(
     train_set, validation_set, test_set = (
         TensorDataset((images[name] - shift) / scale, torch.from_numpy(y).to(kind)) for name, y in targets.items()
     )
-    return Draw(train_set, validation_set, test_set, record)
+    return Split(train_set, validation_set, test_set, record)
 
 
 def _some(labels: NDArray[np.int64], size: int | None, seed: int) -> NDArray[np.int64]:

@@ -18,12 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from setwise._checks import InputError
-from setwise.experiments import fitting
-from setwise.experiments.comparison import Progress
-from setwise.experiments.judging import versions
-from setwise.experiments.problem import Draw
+from setwise.app.images.problem import Split
+from setwise.app.reproducible import repeatable, versions
 from setwise.measures import Measure
 from setwise_research.machine import cpu
+from setwise_research.progress import Progress
 from setwise_research.reproduce.entry import Entry, Table, installed
 from setwise_research.reproduce.learners import Method
 from setwise_research.reproduce.preset import Preset
@@ -172,7 +171,7 @@ def run(
         data: plan.table.task.load(data) for data in plan.preset.data if done < total
     }  # says at once what is missing
     progress.start(total, done)
-    with fitting.repeatable(threads):
+    with repeatable(threads):
         work = _Work(plan, out, progress, pools, threads, accelerator)
         for data in dict.fromkeys(data for data, _ in plan.rows()):
             methods = [method for each, method in plan.rows() if each == data]
@@ -200,10 +199,10 @@ class _Work:
             "commit": commit(),
             "threads": threads,
             "device": accelerator,
-            "versions": versions(),
+            "versions": versions("lightning"),
             "cpu": cpu(),
         }
-        self.drawn: tuple[tuple[str, float, int], Draw] | None = None
+        self.drawn: tuple[tuple[str, float, int], Split] | None = None
 
     def ensure(self, cell: Cell, records: dict[str, Mapping[str, Any]], log: RunLog) -> None:
         """Run a cell that is not done yet."""
@@ -261,7 +260,7 @@ class _Work:
     def _measure(self, method: Method) -> Measure:
         return method.measure or self.plan.table.measure
 
-    def _draw(self, cell: Cell) -> Draw:
+    def _draw(self, cell: Cell) -> Split:
         wanted = cell.data, cell.level, cell.seed
         if self.drawn is None or self.drawn[0] != wanted:
             self.drawn = (

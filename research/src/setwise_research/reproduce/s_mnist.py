@@ -160,7 +160,7 @@ class DigitStudy(Study):
         """``table.png``: accuracy by epoch, difference of the sizes, projections so far, and epoch-to-epoch changes."""
         every = groups(records)
         network = next((key[0] for key in every), "")
-        with extra("matplotlib", "experiments").rc_context(STYLE):
+        with extra("matplotlib", "figures").rc_context(STYLE):
             figure = new_figure(13, 3.6)
             panels = figure.subplots(1, 4)
             titles = (

@@ -24,10 +24,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from setwise._checks import InputError, is_count
 from setwise._files import write_whole
-from setwise.experiments import fitting
-from setwise.experiments.comparison import Progress
-from setwise.experiments.judging import versions
+from setwise.app.reproducible import repeatable, versions
 from setwise_research.machine import cpu, cpus_of
+from setwise_research.progress import Progress
 from setwise_research.reproduce.problem import is_present
 from setwise_research.reproduce.store import RunLog, commit
 
@@ -219,8 +218,14 @@ class StudyPlan:
         log = RunLog(out / "runs.jsonl")
         records: dict[str, Record] = dict(log.records())
         progress.start(*reversed(self.counts(records)))
-        common = {"commit": commit(), "threads": threads, "device": device, "versions": versions(), "cpu": cpu()}
-        with fitting.repeatable(threads):
+        common = {
+            "commit": commit(),
+            "threads": threads,
+            "device": device,
+            "versions": versions("lightning"),
+            "cpu": cpu(),
+        }
+        with repeatable(threads):
             for cell in self.order():
                 key = self.key(cell)
                 if key in records:

@@ -135,10 +135,10 @@ def plot(plan: Plan, records: Sequence[Record], path: Path) -> None:
     found = [line for line in lines(plan, records) if line.column == column and line.runs]
     panels = list(dict.fromkeys(line.data for line in found))
     figures, backend = (
-        extra("matplotlib.figure", "experiments"),
-        extra("matplotlib.backends.backend_agg", "experiments"),
+        extra("matplotlib.figure", "figures"),
+        extra("matplotlib.backends.backend_agg", "figures"),
     )
-    with extra("matplotlib", "experiments").rc_context(STYLE):
+    with extra("matplotlib", "figures").rc_context(STYLE):
         figure = figures.Figure(figsize=(5.5 * max(1, len(panels)), 4.2), layout="constrained")
         backend.FigureCanvasAgg(figure)
         for axes, data in zip(np.ravel(figure.subplots(1, max(1, len(panels)))), panels, strict=False):

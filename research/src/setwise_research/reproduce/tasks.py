@@ -10,13 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from setwise import metrics
-from setwise.experiments.judging import judge
-from setwise.experiments.problem import Draw
+from setwise.app.images.problem import Split
 from setwise.measures import Measure
 from setwise_research.reproduce.preset import Preset
 from setwise_research.reproduce.problem import THIRDS, Pool, draw, draw_thirds, load_pool, load_thirds
 
 Scores = Mapping[str, NDArray[Any]]
+RANKING = {
+    "auroc": "AUROC",
+    "average_precision": "Average precision",
+    "precision@recall>=0.9": "Precision at recall 0.9",
+}
 CURVE = 101  # false positive rates at which a stored ROC curve is read
 
 
@@ -33,7 +37,7 @@ class Task:
     """
 
     load: Callable[[str], Pool]
-    draw: Callable[[Pool, Preset, float, int], Draw]
+    draw: Callable[[Pool, Preset, float, int], Split]
     judge: Callable[[Measure, Scores], dict[str, Any]]
     outputs: int
     level: str
@@ -41,14 +45,24 @@ class Task:
 
 def judge_two_classes(measure: Measure, scores: Scores) -> dict[str, Any]:
     """Measures of the test set: with the threshold from the validation set, and at a probability of 0.5."""
-    judged = judge(measure, scores)
-    test, labels = scores["test_scores"], scores["test_labels"]
+    choice = metrics.choose_threshold(
+        scores["validation_scores"],
+        scores["validation_labels"],
+        maximize=measure.maximize_threshold,
+        subject_to=measure.subject_to,
+    )
+    test, labels, at = scores["test_scores"], scores["test_labels"], {"threshold": float(choice.threshold)}
+    values: dict[str, float] = {}
+    if measure.title not in (*RANKING.values(), "F1"):
+        values[measure.name] = float(measure.metric(test, labels, **(at if measure.at_threshold else {})))
+    values |= {name: float(metrics.metric_by_name(name)(test, labels)) for name in RANKING}
+    values |= {name: float(metrics.metric_by_name(name)(test, labels, **at)) for name in ("f1", "precision", "recall")}
     at_half = {
         "f1_at_half": float(metrics.metric_by_name("f1")(test, labels)),
         "accuracy_at_half": float(metrics.accuracy(test, labels)),
         "positive_at_half": float((test >= 0).mean()),
     }
-    return {"metrics": judged["metrics"] | at_half, "threshold": judged["threshold"]}
+    return {"metrics": values | at_half, **at}
 
 
 def judge_several_classes(measure: Measure, scores: Scores) -> dict[str, Any]:  # noqa: ARG001 (all are judged alike)

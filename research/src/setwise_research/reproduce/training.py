@@ -14,11 +14,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from setwise.experiments import fitting
-from setwise.experiments.problem import Draw
+from setwise.app.images.models import score_sets
+from setwise.app.images.problem import Split
 from setwise.integrations.lightning import MeasureModule
 from setwise.measures import Measure
 from setwise_research.reproduce.learners import Learner, Method, Passes
+from setwise_research.reproduce.lightning_loop import EpochBatches, fit
 from setwise_research.reproduce.preset import Preset
 
 
@@ -118,7 +119,7 @@ class MethodModule(MeasureModule):
             self.learner.load_state_dict(state)
 
 
-def step_batches(passes: Passes, steps: int, chunks: int) -> fitting.EpochBatches:
+def step_batches(passes: Passes, steps: int, chunks: int) -> EpochBatches:
     """So many batches in all, over as many passes as it takes, in chunks that stand for Lightning's epochs."""
     length, per_pass = steps // chunks, len(passes(0))
 
@@ -130,13 +131,13 @@ def step_batches(passes: Passes, steps: int, chunks: int) -> fitting.EpochBatche
                 batches = passes(number)
             yield batches[k % per_pass]
 
-    return fitting.EpochBatches(length, make)
+    return EpochBatches(length, make)
 
 
 def train(
     method: Method,
     preset: Preset,
-    drawn: Draw,
+    drawn: Split,
     *,
     rate: float,
     seed: int,
@@ -166,7 +167,7 @@ def train(
     network = preset.make_network(inputs.shape[1], outputs)
     learner = method.make(preset, rate, labels)
     module = MethodModule(network, learner, measure)
-    fit = fitting.fit(
+    fitted = fit(
         module,
         drawn.train,
         step_batches(learner.passes(labels, seed), preset.steps, preset.judgements),
@@ -178,11 +179,11 @@ def train(
         on_epoch=on_judgement,
         accelerator=accelerator,
     )
-    network.load_state_dict(fit.weights)
+    network.load_state_dict(fitted.weights)
     return Trained(
-        fitting.score_sets(network.cpu(), drawn.validation, drawn.test),
-        max(fit.history["measure"]),
-        fit.best_epoch * (preset.steps // preset.judgements),
-        fit.history["measure"],
+        score_sets(network.cpu(), drawn),
+        max(fitted.history["measure"]),
+        fitted.best_epoch * (preset.steps // preset.judgements),
+        fitted.history["measure"],
         float(np.median(module.times)),
     )

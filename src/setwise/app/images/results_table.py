@@ -1,21 +1,31 @@
-"""The table of a comparison: each measure over the seeds, with confidence intervals."""
+"""The table of results: each measure over the seeds for both methods, with confidence intervals."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from setwise import metrics
-from setwise.experiments.judging import AT_THRESHOLD, LEVEL, ORDER, RANKING, methods, number, row_of, threshold_of
-from setwise.experiments.seed_intervals import COVERS, Sampling, Scores, TestSets, seed_interval
+from setwise.app.images.evaluation import (
+    AT_THRESHOLD,
+    LEVEL,
+    ORDER,
+    RANKING,
+    Arrays,
+    methods,
+    number,
+    row_of,
+    threshold_of,
+)
+from setwise.app.images.seed_intervals import COVERS, Sampling, Scores, seed_interval
 from setwise.report import Row
 
 if TYPE_CHECKING:
     from setwise.measures import Measure
 
-Arrays = Mapping[str, NDArray[Any]]
 _SIGNED = ("mcc", "kappa")  # measures that may be negative; all others are in [0, 1]
 
 
@@ -62,7 +72,6 @@ def table(
                 ends=(least, most),
                 test_variance=variance,
                 test_degrees=1 if sampling is None else sampling.degrees,
-                ratio=0.0 if sampling is None else sampling.sets.ratio,
             )
             for (values, least, most), variance in zip(columns, variances.get(key, (0.0, 0.0, 0.0)), strict=True)
         ]
@@ -71,29 +80,26 @@ def table(
 
 
 def sampling_of(
-    sets: TestSets, measure: Measure, runs: Sequence[Mapping[str, Any]], scores_of: Callable[[int, str], Arrays]
+    rows: Sequence[NDArray[np.int64]],
+    measure: Measure,
+    runs: Sequence[Mapping[str, Any]],
+    scores_of: Callable[[int, str], Arrays],
 ) -> Sampling | None:
     """The scores of both methods on all test sets, for the intervals; None with one seed, which has none.
 
     Args:
-        sets: The rows of the test sets.
+        rows: Numbers of the test rows, by seed.  # shape of each: (n,)
         measure: The trained measure.
         runs: Records with ``seed``, ``method`` and ``threshold``.
         scores_of: The stored arrays of a seed and a method.
     """
-    if len(sets.rows) == 1:
+    if len(rows) == 1:
         return None
     thresholds = {(run["seed"], run["method"]): threshold_of(run) for run in runs}
+    one, other = (method.key for method in methods(measure))
     found = []
-    for seed in range(len(sets.rows)):
-        keys = [method.key for method in methods(measure)]
-        first, second = (scores_of(seed, key) for key in keys)
-        found.append(
-            Scores(
-                (first["test_scores"], second["test_scores"]),
-                first["test_labels"],
-                (thresholds[seed, keys[0]], thresholds[seed, keys[1]]),
-                first.get("test_weights"),
-            )
-        )
-    return Sampling(sets, found)
+    for seed in range(len(rows)):
+        first, second = scores_of(seed, one), scores_of(seed, other)
+        pair = first["test_scores"], second["test_scores"]
+        found.append(Scores(pair, first["test_labels"], (thresholds[seed, one], thresholds[seed, other])))
+    return Sampling(rows, found)

@@ -8,13 +8,11 @@ in every seed and never shows. Two variances are therefore estimated for a mean 
   row of the data gets one exponential weight, with which it counts in the test set of every seed that holds it. Rows
   that seeds share are so counted as shared.
 
-With test rows that no seed trains on (a ``split`` column, images with a test set), seeds and test rows are
-two sources: the half-width is sqrt(t^2 S^2 / J + u^2 T), with Student's t of J - 1 degrees of freedom and u of one less
-than there are test rows of the rarer class. The training rows are then taken as given. Where one table is split anew by
-each seed, training rows overlap as well and S^2 / J is too small: the half-width is the larger of t sqrt((1/J +
-n_test/n_train) S^2), the corrected resampled variance of Nadeau and Bengio (2003), and u sqrt(T).
+No seed trains on a test row, so seeds and test rows are two sources: the half-width is sqrt(t^2 S^2 / J + u^2 T), with
+Student's t of J - 1 degrees of freedom and u of one less than there are test rows of the rarer class. The training rows
+are taken as given.
 
-Both models of a difference have the same weights, so that what makes a test set easy or hard cancels.
+Both methods of a difference have the same weights, so that what makes a test set easy or hard cancels.
 """
 
 from __future__ import annotations
@@ -40,34 +38,6 @@ Metric = Callable[..., float]
 
 
 @dataclass(frozen=True, eq=False)
-class TestSets:
-    """Which rows the test set of each seed holds, and how the seeds hang together.
-
-    Args:
-        rows: Numbers of the test rows, by seed.  # shape of each: (n,)
-        ratio: Test rows per training row where each seed splits the data anew; 0 where no seed trains on any test row.
-    """
-
-    __test__ = False  # no class of tests
-
-    rows: Sequence[NDArray[np.int64]]
-    ratio: float
-
-    @classmethod
-    def of(cls, draws: Sequence[Mapping[str, NDArray[Any]]], *, own: bool) -> TestSets:
-        """From the rows of each seed's sets.
-
-        Args:
-            draws: Rows of the ``train`` and ``test`` sets, by seed.
-            own: Whether test rows are numbered apart from the training rows, as those of images are.
-        """
-        tested = np.unique(np.concatenate([draw["test"] for draw in draws]))
-        anew = not own and any(np.isin(draw["train"], tested).any() for draw in draws)
-        ratio = float(np.mean([len(draw["test"]) / len(draw["train"]) for draw in draws])) if anew else 0.0
-        return cls([draw["test"] for draw in draws], ratio)
-
-
-@dataclass(frozen=True, eq=False)
 class Scores:
     """Scores of one test set by the two methods, with each method's threshold.
 
@@ -75,30 +45,30 @@ class Scores:
         scores: By method.  # shape of each: (n,)
         labels: 0 or 1.  # shape: (n,)
         thresholds: By method.
-        weights: Sample weights.  # shape: (n,)
     """
 
     scores: tuple[NDArray[Any], NDArray[Any]]
     labels: NDArray[Any]
     thresholds: tuple[float, float]
-    weights: NDArray[Any] | None = None
 
 
 class Sampling:
     """Variances of the mean over seeds that come from the sampling of the test rows.
 
     Args:
-        sets: The rows of the test sets.
+        rows: Numbers of the test rows, by seed.  # shape of each: (n,)
         scores: Scores, by seed.
         seed: Of the weights.
         resamples: How many draws of the weights.
     """
 
-    def __init__(self, sets: TestSets, scores: Sequence[Scores], *, seed: int = 0, resamples: int = RESAMPLES) -> None:
-        self.sets, self.scores, self.seed, self.resamples = sets, scores, seed, resamples
-        known, places = np.unique(np.concatenate(list(sets.rows)), return_inverse=True)
-        self._union = len(known)
-        self._places = np.split(places, np.cumsum([len(rows) for rows in sets.rows])[:-1])
+    def __init__(
+        self, rows: Sequence[NDArray[np.int64]], scores: Sequence[Scores], *, seed: int = 0, resamples: int = RESAMPLES
+    ) -> None:
+        self.scores, self.seed, self.resamples = scores, seed, resamples
+        known, places = np.unique(np.concatenate(list(rows)), return_inverse=True)
+        self._size, self._union = len(places), len(known)
+        self._places = np.split(places, np.cumsum([len(own) for own in rows])[:-1])
         labels = np.zeros(self._union, dtype=bool)
         for each, own in zip(scores, self._places, strict=True):
             labels[own] = each.labels.astype(bool)
@@ -129,8 +99,7 @@ class Sampling:
         """
         curves = [[_Curve(each, method) for method in (0, 1)] for each in self.scores]
         plain = [name for name in measures if name not in VECTORIZED]
-        size = sum(len(rows) for rows in self.sets.rows)
-        calls = min(self.resamples, max(20, _CALLS // max(size, 1)))
+        calls = min(self.resamples, max(20, _CALLS // max(self._size, 1)))
         found: dict[str, list[Floats]] = {name: [] for name in measures}
         generator, step = np.random.default_rng(self.seed), max(1, _CELLS // self._union)
         for start in range(0, self.resamples, step):
@@ -204,8 +173,8 @@ def _precision_at_recall(tp: Floats, fp: Floats) -> Floats:
 
 
 def _precision(tp: Floats, fp: Floats) -> Floats:
-    said = tp + fp
-    return np.divide(tp, said, out=np.zeros_like(tp), where=said > 0)
+    predicted = tp + fp
+    return np.divide(tp, predicted, out=np.zeros_like(tp), where=predicted > 0)
 
 
 _RANKED: dict[str, Callable[[Floats, Floats], Floats]] = {
@@ -228,7 +197,7 @@ def _balanced(drawn: Floats, each: Scores) -> Floats:
     for part in (positive, ~positive):
         own = drawn[:, part]
         weights[:, part] = own * (part.sum() / own.sum(axis=1, keepdims=True))
-    return weights if each.weights is None else weights * each.weights
+    return weights
 
 
 def _call(measure: tuple[Metric, bool], each: Scores, method: int, weight: Floats) -> float:
@@ -244,7 +213,6 @@ def seed_interval(
     ends: tuple[float, float] = (0.0, 1.0),
     test_variance: float = 0.0,
     test_degrees: int = 1,
-    ratio: float = 0.0,
 ) -> Interval:
     """Interval of a mean over seeds.
 
@@ -254,7 +222,6 @@ def seed_interval(
         ends: Range of the measure, which the interval does not leave.
         test_variance: Variance of the mean from the sampling of the test rows.
         test_degrees: Degrees of freedom of that variance.
-        ratio: Test rows per training row where each seed splits the data anew, else 0.
 
     Returns:
         The interval; with one seed, or where a value is not finite, without ends.
@@ -273,8 +240,5 @@ def seed_interval(
     t = t_quantile(level, len(found) - 1)
     between = float(found.var(ddof=1))
     by_test = t_quantile(level, test_degrees) * math.sqrt(test_variance)
-    if ratio > 0:
-        half = max(t * math.sqrt((1 / len(found) + ratio) * between), by_test)
-    else:
-        half = math.hypot(t * math.sqrt(between / len(found)), by_test)
+    half = math.hypot(t * math.sqrt(between / len(found)), by_test)
     return Interval(mean, max(mean - half, ends[0]), min(mean + half, ends[1]), level)

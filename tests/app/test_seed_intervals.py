@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from setwise import metrics
-from setwise.experiments.seed_intervals import VECTORIZED, Sampling, Scores, TestSets, seed_interval
+from setwise.app.images.seed_intervals import VECTORIZED, Sampling, Scores, seed_interval
 from setwise.metrics._student import t_quantile
 
 Table = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]
@@ -33,37 +33,27 @@ def fitted(inputs: NDArray[np.float64], labels: NDArray[np.int64]) -> NDArray[np
     return found
 
 
-def significant(generator: np.random.Generator, *, anew: bool, seeds: int = 5, rows: int = 240) -> tuple[bool, bool]:
+def significant(generator: np.random.Generator, *, seeds: int = 5, rows: int = 240) -> tuple[bool, bool]:
     """Whether the two differ significantly by our interval, and by Student's over the seeds alone."""
     first, second, labels = equal_inputs(generator, rows)
-    order, draws, scores = generator.permutation(rows), [], []
+    test, train = np.split(generator.permutation(rows), [rows // 4])
+    scores = []
     for _ in range(seeds):
-        order = generator.permutation(rows) if anew else order
-        test, train = np.split(order, [rows // 4])
-        draws.append({"train": train, "test": test})
-        # A training on a fixed split is random by itself: each seed sees a resample.
-        used = train if anew else generator.choice(train, len(train))
+        used = generator.choice(train, len(train))  # a training is random by itself: each seed sees a resample
         pair = tuple(each[test] @ fitted(each[used], labels[used]) for each in (first, second))
         scores.append(Scores((pair[0], pair[1]), labels[test], (0.0, 0.0)))
-    sampling = Sampling(TestSets.of(draws, own=False), scores, resamples=60, seed=int(generator.integers(1 << 30)))
+    sampling = Sampling([test] * seeds, scores, resamples=60, seed=int(generator.integers(1 << 30)))
     gains = [metrics.auroc(each.scores[1], each.labels) - metrics.auroc(each.scores[0], each.labels) for each in scores]
-    found = seed_interval(
-        gains,
-        ends=(-1.0, 1.0),
-        test_variance=sampling.variances(MEASURES)["auroc"][2],
-        test_degrees=sampling.degrees,
-        ratio=sampling.sets.ratio,
-    )
+    variance = sampling.variances(MEASURES)["auroc"][2]
+    found = seed_interval(gains, ends=(-1.0, 1.0), test_variance=variance, test_degrees=sampling.degrees)
     alone = metrics.mean_interval(gains)
     return not found.low <= 0 <= found.high, not alone.low <= 0 <= alone.high
 
 
-@pytest.mark.parametrize("anew", [True, False])
-def test_equal_models_differ_significantly_in_few_tables(anew: bool) -> None:
+def test_equal_models_differ_significantly_in_few_tables() -> None:
     generator, tables = np.random.default_rng(0), 200
-    ours, student = np.mean([significant(generator, anew=anew) for _ in range(tables)], axis=0)
-    # With one split for all seeds the training rows are taken as given, so a little of the truth is left uncovered.
-    allowed = 0.05 if anew else 0.07
+    ours, student = np.mean([significant(generator) for _ in range(tables)], axis=0)
+    allowed = 0.07  # the training rows are taken as given, so a little of the truth is left uncovered
     assert ours <= allowed + 2 * math.sqrt(allowed * (1 - allowed) / tables)
     assert student > 0.12, "which Student's interval over the seeds does not cover"
 
@@ -71,24 +61,21 @@ def test_equal_models_differ_significantly_in_few_tables(anew: bool) -> None:
 # ---------------------------------------------------------------- the parts
 
 
-def two_seeds(
-    generator: np.random.Generator, *, weighted: bool = False
-) -> tuple[list[NDArray[np.int64]], list[Scores]]:
+def two_seeds(generator: np.random.Generator) -> tuple[list[NDArray[np.int64]], list[Scores]]:
     rows = [np.arange(60), np.arange(30, 90)]
     scores = []
     for own in rows:
         labels = (own % 3 == 0).astype(np.int64)
         pair = tuple(np.round(generator.normal(size=60) + labels, 1) for _ in range(2))
-        scores.append(Scores((pair[0], pair[1]), labels, (0.3, 0.5), generator.random(60) + 0.5 if weighted else None))
+        scores.append(Scores((pair[0], pair[1]), labels, (0.3, 0.5)))
     return rows, scores
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-def test_vectorized_measures_are_those_of_metrics(weighted: bool) -> None:
-    rows, scores = two_seeds(np.random.default_rng(0), weighted=weighted)
+def test_vectorized_measures_are_those_of_metrics() -> None:
+    rows, scores = two_seeds(np.random.default_rng(0))
     known = {name: (metrics.metric_by_name(name), name in ("f1", "precision", "recall")) for name in VECTORIZED}
     plain = {f"plain {name}": value for name, value in known.items()}
-    found = Sampling(TestSets(rows, 0.0), scores, resamples=5).draws(known | plain)
+    found = Sampling(rows, scores, resamples=5).draws(known | plain)
     for name in VECTORIZED:
         assert found[name].shape == (5, 2)
         np.testing.assert_allclose(found[name], found[f"plain {name}"], rtol=1e-10)
@@ -96,15 +83,15 @@ def test_vectorized_measures_are_those_of_metrics(weighted: bool) -> None:
 
 def test_draws_do_not_depend_on_the_blocks_they_are_made_in(monkeypatch: pytest.MonkeyPatch) -> None:
     rows, scores = two_seeds(np.random.default_rng(1))
-    whole = Sampling(TestSets(rows, 0.0), scores, resamples=7).draws(MEASURES)["auroc"]
-    monkeypatch.setattr("setwise.experiments.seed_intervals._CELLS", 200)
-    np.testing.assert_array_equal(Sampling(TestSets(rows, 0.0), scores, resamples=7).draws(MEASURES)["auroc"], whole)
+    whole = Sampling(rows, scores, resamples=7).draws(MEASURES)["auroc"]
+    monkeypatch.setattr("setwise.app.images.seed_intervals._CELLS", 200)
+    np.testing.assert_array_equal(Sampling(rows, scores, resamples=7).draws(MEASURES)["auroc"], whole)
 
 
 def test_a_slow_measure_has_fewer_draws_on_a_large_set(monkeypatch: pytest.MonkeyPatch) -> None:
     rows, scores = two_seeds(np.random.default_rng(1))
-    monkeypatch.setattr("setwise.experiments.seed_intervals._CALLS", 120)
-    found = Sampling(TestSets(rows, 0.0), scores, resamples=30).draws(MEASURES | {"mine": (metrics.auroc, False)})
+    monkeypatch.setattr("setwise.app.images.seed_intervals._CALLS", 120)
+    found = Sampling(rows, scores, resamples=30).draws(MEASURES | {"mine": (metrics.auroc, False)})
     assert len(found["mine"]) == 20
     np.testing.assert_allclose(found["mine"], found["auroc"][:20])
 
@@ -114,21 +101,13 @@ def test_shared_test_rows_do_not_average_out() -> None:
     labels = (np.arange(200) % 4 == 0).astype(np.int64)
     pair = generator.normal(size=200) + labels, generator.normal(size=200) + labels
     one = Scores(pair, labels, (0.0, 0.0))
-    shared = Sampling(TestSets([np.arange(200)] * 4, 0.0), [one] * 4).variances(MEASURES)["auroc"]
-    apart = Sampling(TestSets([np.arange(200) + 200 * k for k in range(4)], 0.0), [one] * 4).variances(MEASURES)
+    shared = Sampling([np.arange(200)] * 4, [one] * 4).variances(MEASURES)["auroc"]
+    apart = Sampling([np.arange(200) + 200 * k for k in range(4)], [one] * 4).variances(MEASURES)
     assert shared[2] == pytest.approx(4 * apart["auroc"][2], rel=0.5)
-    single = Sampling(TestSets([np.arange(200)], 0.0), [one]).variances(MEASURES)["auroc"]
+    single = Sampling([np.arange(200)], [one]).variances(MEASURES)["auroc"]
     assert shared == pytest.approx(single)
     bootstrap = metrics.bootstrap_interval("auroc", pair[0], labels)
     assert 2 * 1.96 * math.sqrt(single[0]) == pytest.approx(bootstrap.high - bootstrap.low, rel=0.2)
-
-
-def test_what_test_sets_are_found() -> None:
-    own = {"train": np.arange(50, 90), "test": np.arange(50)}
-    assert TestSets.of([own, own], own=False).ratio == 0
-    assert TestSets.of([{"train": np.arange(90), "test": np.arange(50)}] * 2, own=True).ratio == 0
-    anew = {"train": np.arange(40), "test": np.arange(40, 60)}
-    assert TestSets.of([anew, {"train": np.arange(20, 60), "test": np.arange(20)}], own=False).ratio == 0.5
 
 
 def test_the_half_width() -> None:
@@ -136,10 +115,6 @@ def test_the_half_width() -> None:
     t, u = t_quantile(0.95, 2), t_quantile(0.95, 30)
     both = seed_interval(values, test_variance=0.01, test_degrees=30, ends=(-9.0, 9.0))
     assert both.high - 0.6 == pytest.approx(math.hypot(t * 0.1 / math.sqrt(3), u * 0.1))
-    anew = seed_interval(values, test_variance=0.01, test_degrees=30, ratio=0.5, ends=(-9.0, 9.0))
-    assert anew.high - 0.6 == pytest.approx(t * 0.1 * math.sqrt(1 / 3 + 0.5))
-    wide = seed_interval(values, test_variance=1.0, test_degrees=30, ratio=0.5, ends=(-9.0, 9.0))
-    assert wide.high - 0.6 == pytest.approx(u)
     clipped = seed_interval(values, test_variance=1.0, test_degrees=30)
     assert (clipped.low, clipped.high) == (0.0, 1.0)
 

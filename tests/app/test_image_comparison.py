@@ -16,52 +16,55 @@ from safetensors.torch import load_file, save_file
 
 from setwise import metrics
 from setwise._checks import InputError
-from setwise.app.constraints import Constraints
 from setwise.app.files import plain, write_json
-from setwise.app.networks import MLP
+from setwise.app.images import comparison, models
+from setwise.app.images.comparison import ComparisonSettings, compare
+from setwise.app.images.evaluation import evaluate, row_of
+from setwise.app.images.models import initial_network
+from setwise.app.images.problem import load_problem, split
+from setwise.app.images.reevaluation import reevaluate
+from setwise.app.images.results_table import table
+from setwise.app.images.training import NetworkTraining, shuffled
+from setwise.app.images.training_store import TrainingStore
 from setwise.app.run_folder import RunFolder
-from setwise.experiments import comparison, fitting, learners, learning, problem
-from setwise.experiments.comparison import ComparisonSettings, compare
-from setwise.experiments.judging import judge, row_of
-from setwise.experiments.problem import draw, initial_network, load_problem
-from setwise.experiments.rejudging import rejudge
-from setwise.experiments.scoring import shuffled
-from setwise.experiments.settings import read_settings
-from setwise.experiments.tables import table
+from setwise.app.run_settings import read_settings
 from setwise.measures import Measure, parse
 from setwise.training import Blend, EachMember
 from support.resealing import change_json, change_weights, note_digests, seal_text
 from support.runs import Stopped, Watch
 
 
-@pytest.fixture(scope="module")
-def csv(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("data") / "loans.csv"
-    generator = np.random.default_rng(0)
-    values = generator.normal(size=(240, 3)) * [1, 100, 0.01]
-    labels = values[:, 0] + values[:, 1] / 100 + generator.normal(size=240) > 1.6
-    rows = [",".join(map(str, row)) + f",{'yes' if label else 'no'}" for row, label in zip(values, labels, strict=True)]
-    path.write_text("age,income,rate,default\n" + "\n".join(rows) + "\n")
-    return path
-
-
-@pytest.fixture(scope="module")
-def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("images")
-    generator = np.random.default_rng(0)
-    for split, n in (("train", 120), ("test", 60)):
-        labels = np.arange(n) % 3
-        pictures = generator.integers(0, 120, size=(n, 8, 8)) + 40 * labels[:, None, None]
-        np.save(folder / f"{split}_images.npy", pictures.astype(np.uint8))
-        np.save(folder / f"{split}_labels.npy", labels)
+def write_images(folder: Path, *, classes: int, sizes: tuple[int, int] = (240, 90), seed: int = 0) -> Path:
+    """Images of 8 by 8 in which the last class is brighter, one in ``classes``; a small folder of arrays."""
+    generator = np.random.default_rng(seed)
+    folder.mkdir(exist_ok=True)
+    for part, n in zip(("train", "test"), sizes, strict=True):
+        labels = np.arange(n) % classes
+        pictures = generator.integers(0, 180, size=(n, 8, 8)) + 25 * labels[:, None, None]
+        np.save(folder / f"{part}_images.npy", pictures.astype(np.uint8))
+        np.save(folder / f"{part}_labels.npy", labels)
     return folder
 
 
 @pytest.fixture(scope="module")
-def settings(csv: Path) -> ComparisonSettings:
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_images(tmp_path_factory.mktemp("images"), classes=3)
+
+
+@pytest.fixture(scope="module")
+def settings(images: Path) -> ComparisonSettings:
     return ComparisonSettings(
-        data=str(csv), target="default", minority=None, seeds=2, epochs=3, patience=2, batch_size=32, width=4, threads=1
+        data=str(images), positive=2, minority=None, seeds=2, epochs=3, patience=2, batch_size=32, width=4, members=2
     )
+
+
+def scores_of(out: Path, run: dict[str, Any]) -> dict[str, Any]:
+    return TrainingStore(RunFolder(out)).scores(run["seed"], run["method"])
+
+
+def runs_of(out: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads((out / "results.json").read_text())["runs"]
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -87,6 +90,12 @@ def comparable(out: Path) -> dict[str, Any]:
     return results
 
 
+def perceptron(inputs: torch.Tensor, width: int) -> torch.nn.Module:
+    """A network with dropout and without batch norm, whose statistics move even where no weight does."""
+    layers = torch.nn.Linear(inputs[0].numel(), width), torch.nn.Dropout(0.5), torch.nn.Linear(width, 1)
+    return torch.nn.Sequential(torch.nn.Flatten(), *layers, torch.nn.Flatten(0))
+
+
 def assert_same_run(out: Path, other: Path) -> None:
     assert comparable(out) == comparable(other)
     for file in sorted((other / "models").iterdir()):
@@ -106,17 +115,17 @@ def test_the_folder_holds_everything(finished: Path, settings: ComparisonSetting
     stems = {f"seed{seed}-{method}" for seed in (0, 1) for method in ("cross_entropy", "auc")}
     assert {path.name for path in (finished / "models").iterdir()} == {f"{stem}.safetensors" for stem in stems}
     assert {path.name for path in (finished / "scores").iterdir()} == {f"{stem}.npz" for stem in stems}
-    assert read_settings(RunFolder(finished))[0] == settings
+    assert read_settings(RunFolder(finished), ComparisonSettings)[0] == settings
     assert len((finished / "runs.jsonl").read_text().splitlines()) == 4
 
 
 def test_results_hold_settings_versions_draws_and_the_table(finished: Path, settings: ComparisonSettings) -> None:
     results = json.loads((finished / "results.json").read_text())
     assert results["settings"] == settings.to_dict()
-    assert {"setwise", "torch", "numpy", "lightning", "python"} <= set(results["versions"])
-    assert results["data"]["positive"] == "yes"
+    assert set(results["versions"]) == {"setwise", "torch", "numpy", "python"}
+    assert results["data"]["positive"] == "class 2"
     assert [d["seed"] for d in results["draws"]] == [0, 1]
-    assert sum(results["draws"][0][part]["size"] for part in ("train", "validation", "test")) == 240
+    assert [results["draws"][0][part]["size"] for part in ("train", "validation", "test")] == [180, 60, 90]
     assert [row["title"] for row in results["table"]] == ["AUROC", "Average precision", "F1", "Precision at recall 0.9"]
     runs = {(run["seed"], run["method"]): run["metrics"] for run in results["runs"]}
     first = results["table"][0]
@@ -131,8 +140,8 @@ def test_results_hold_settings_versions_draws_and_the_table(finished: Path, sett
 
 
 def test_measures_come_from_the_stored_scores_and_the_threshold_from_validation_only(finished: Path) -> None:
-    for run in json.loads((finished / "results.json").read_text())["runs"]:
-        scores = RunFolder(finished).scores(run["seed"], run["method"])
+    for run in runs_of(finished):
+        scores = scores_of(finished, run)
         choice = metrics.choose_threshold(scores["validation_scores"], scores["validation_labels"], maximize="f1")
         assert run["threshold"] == choice.threshold
         test, labels = scores["test_scores"], scores["test_labels"]
@@ -142,17 +151,20 @@ def test_measures_come_from_the_stored_scores_and_the_threshold_from_validation_
 
 
 def test_the_best_epoch_of_the_validation_measure_is_kept(finished: Path) -> None:
-    for run in json.loads((finished / "results.json").read_text())["runs"]:
+    for run in runs_of(finished):
         history = run["history"]["measure"]
         assert run["best_epoch"] == 1 + history.index(max(history))
         assert run["epochs"] == len(history) == len(run["history"]["gap"])
-        scores = RunFolder(finished).scores(run["seed"], run["method"])
+        scores = scores_of(finished, run)
         assert metrics.auroc(scores["validation_scores"], scores["validation_labels"]) == pytest.approx(max(history))
         gap = [s - (1 - m) for s, m in zip(run["history"]["surrogate"], history, strict=True)]
         assert run["history"]["gap"] == pytest.approx(gap)
 
 
-def test_training_stops_when_patience_is_used_up(settings: ComparisonSettings, tmp_path: Path) -> None:
+def test_training_stops_when_patience_is_used_up(
+    settings: ComparisonSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(models, "make_network", perceptron)
     stuck = replace(settings, seeds=1, epochs=9, patience=2, learning_rate_cross_entropy=1e-12, schedule="constant")
     run = compare(stuck, tmp_path / "out").runs[0]
     assert (run["epochs"], run["best_epoch"]) == (3, 1)
@@ -184,11 +196,11 @@ def test_it_is_quiet_and_puts_everything_back(
 
 def test_both_methods_have_the_same_sets_and_the_same_start(finished: Path, settings: ComparisonSettings) -> None:
     for seed in (0, 1):
-        first, second = (RunFolder(finished).scores(seed, method) for method in ("cross_entropy", "auc"))
+        first, second = (TrainingStore(RunFolder(finished)).scores(seed, method) for method in ("cross_entropy", "auc"))
         assert np.array_equal(first["test_labels"], second["test_labels"])
         assert np.array_equal(first["validation_labels"], second["validation_labels"])
-    drawn = draw(load_problem(settings), settings, 0)
-    starts = [initial_network(drawn, settings, seed).state_dict() for seed in (0, 0, 1)]
+    inputs = split(load_problem(settings), settings, 0).train.tensors[0]
+    starts = [initial_network(inputs, settings.width, seed).state_dict() for seed in (0, 0, 1)]
     assert all(torch.equal(starts[0][name], starts[1][name]) for name in starts[0])
     assert not all(torch.equal(starts[0][name], starts[2][name]) for name in starts[0])
 
@@ -197,12 +209,13 @@ def test_the_three_sets_are_disjoint_scaled_by_the_training_set_and_differ_by_se
     settings: ComparisonSettings,
 ) -> None:
     loaded = load_problem(settings)
-    drawn, other = draw(loaded, settings, 0), draw(loaded, settings, 1)
-    inputs = drawn.train.tensors[0]
-    assert torch.allclose(inputs.mean(dim=0), torch.zeros(3), atol=1e-4)
-    assert torch.allclose(inputs.std(dim=0, correction=0), torch.ones(3), atol=1e-4)
-    rows = [tuple(row) for part in (drawn.train, drawn.validation, drawn.test) for row in part.tensors[0].tolist()]
-    assert len(rows) == len(set(rows)) == 240
+    sets, other = split(loaded, settings, 0), split(loaded, settings, 1)
+    inputs = sets.train.tensors[0]
+    assert inputs.mean().abs() < 1e-4
+    assert inputs.std(correction=0) == pytest.approx(1, abs=1e-4)
+    parts = (sets.train, sets.validation, sets.test)
+    rows = [tuple(row) for part in parts for row in part.tensors[0].flatten(1).tolist()]
+    assert len(rows) == len(set(rows)) == 330
     assert not torch.equal(inputs, other.train.tensors[0])
 
 
@@ -210,11 +223,11 @@ def test_imbalance_reaches_all_three_sets_and_is_recorded(images: Path) -> None:
     settings = ComparisonSettings(data=str(images), positive=2, minority=0.2, validation=0.5, seeds=1)
     loaded = load_problem(settings)
     assert loaded.positive == "class 2"
-    record = draw(loaded, settings, 3).record
+    record = split(loaded, settings, 3).record
     for part in ("train", "validation", "test"):
         assert record[part]["positives"] / record[part]["size"] == pytest.approx(0.2, abs=0.02)
     assert record["imbalance"]["train"]["seed"] == record["imbalance"]["test"]["seed"] == 3
-    assert record["imbalance"]["test"]["counts_before"] == {"0": 40, "1": 20}
+    assert record["imbalance"]["test"]["counts_before"] == {"0": 60, "1": 30}
 
 
 @pytest.mark.parametrize(
@@ -232,16 +245,10 @@ def test_an_unknown_positive_class_is_refused(positive: str | int) -> None:
         load_problem(ComparisonSettings(positive=positive))
 
 
-def test_a_target_without_a_table_is_refused() -> None:
-    with pytest.raises(InputError, match="`target`"):
-        load_problem(ComparisonSettings(target="label"))
-
-
 def test_sets_without_enough_positives_are_refused_before_anything_is_written(tmp_path: Path) -> None:
-    path = tmp_path / "few.csv"
-    path.write_text("x,y\n" + "".join(f"{k},{int(k < 4)}\n" for k in range(40)))
+    few = write_images(tmp_path / "few", classes=20, sizes=(60, 20))
     with pytest.raises(InputError, match=r"positives .* in the (validation|test) set"):
-        compare(ComparisonSettings(data=str(path), minority=None), tmp_path / "out")
+        compare(ComparisonSettings(data=str(few), positive=19, minority=None), tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
@@ -263,22 +270,8 @@ def test_stopped_anywhere_and_resumed_gives_the_same_results(
     assert len(repeated) == 4 - progress.calls[0][2]
 
 
-def test_images_with_batch_norm_resume_alike(images: Path, tmp_path: Path) -> None:
-    settings = ComparisonSettings(
-        data=str(images), minority=0.2, seeds=1, epochs=3, patience=3, batch_size=16, width=4, threads=1
-    )
-    compare(settings, tmp_path / "whole")
-    for stop in (2, 5):
-        out = tmp_path / f"stopped{stop}"
-        with pytest.raises(Stopped):
-            compare(settings, out, progress=Watch(stop))
-        compare(settings, out, resume=True)
-        assert_same_run(out, tmp_path / "whole")
-
-
 def test_dropout_resumes_alike(settings: ComparisonSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (problem, learners):
-        monkeypatch.setattr(module, "make_network", lambda x, width: MLP(x.shape[1], (width,), dropout=0.5))
+    monkeypatch.setattr(models, "make_network", perceptron)
     settings = replace(settings, seeds=1)
     compare(settings, tmp_path / "whole")
     with pytest.raises(Stopped):
@@ -313,6 +306,7 @@ def test_going_on_starts_from_the_last_epoch(settings: ComparisonSettings, tmp_p
 def test_killed_between_the_last_epoch_and_the_record(
     settings: ComparisonSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, patience: int
 ) -> None:
+    monkeypatch.setattr(models, "make_network", perceptron)
     # Cross-entropy stands still, so that it stops after 1 + patience epochs, if that comes before the last.
     settings = replace(settings, seeds=1, patience=patience, epochs=4, learning_rate_cross_entropy=1e-12)
     whole = compare(settings, tmp_path / "whole")
@@ -322,7 +316,7 @@ def test_killed_between_the_last_epoch_and_the_record(
         raise Stopped
 
     with monkeypatch.context() as patch:
-        patch.setattr(RunFolder, "finish", die)
+        patch.setattr(TrainingStore, "finish", die)
         with pytest.raises(Stopped):
             compare(settings, tmp_path / "out")
     assert any((tmp_path / "out" / "checkpoints").rglob("last.ckpt"))
@@ -395,12 +389,10 @@ def test_another_setting_on_resume_is_named_with_both_values(
     assert repr(getattr(settings, name)) in message
 
 
-def test_other_data_on_resume_is_refused(settings: ComparisonSettings, tmp_path: Path) -> None:
-    path = tmp_path / "loans.csv"
-    shutil.copy(settings.data, path)
-    moved = replace(settings, data=str(path), seeds=1, epochs=1)
+def test_other_data_on_resume_is_refused(settings: ComparisonSettings, images: Path, tmp_path: Path) -> None:
+    moved = replace(settings, data=str(shutil.copytree(images, tmp_path / "pictures")), seeds=1, epochs=1)
     compare(moved, tmp_path / "out")
-    path.write_text(path.read_text().replace("\n0.", "\n1.", 1))
+    write_images(tmp_path / "pictures", classes=3, seed=1)
     with pytest.raises(InputError, match=r"`data`.*changed"):
         compare(moved, tmp_path / "out", resume=True)
 
@@ -432,48 +424,45 @@ def test_a_folder_that_is_no_run_is_never_overwritten(settings: ComparisonSettin
     assert (tmp_path / "thesis.tex").read_text() == "mine"
 
 
-# ---------------------------------------------------------------- judging again
+# ---------------------------------------------------------------- evaluated again
 
 
-def test_a_stored_run_judged_again_agrees(finished: Path) -> None:
-    judged = rejudge(finished)
-    assert judged.disagreements == []
-    assert [row.title for row in judged.rows] == ["AUROC", "Average precision", "F1", "Precision at recall 0.9"]
+def test_a_stored_run_evaluated_again_agrees(finished: Path) -> None:
+    again = reevaluate(finished)
+    assert again.differences == []
+    assert [row.title for row in again.rows] == ["AUROC", "Average precision", "F1", "Precision at recall 0.9"]
 
 
-def test_it_judges_the_weights_and_not_the_stored_scores(finished: Path, tmp_path: Path) -> None:
+def test_it_evaluates_the_weights_and_not_the_stored_scores(finished: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     shutil.copytree(finished, out)
     change_weights(
         out / "models" / "seed1-auc.safetensors", lambda weights: [w.neg_() for w in weights.values() if w.ndim == 2]
     )
     note_digests(out)
-    found = rejudge(out).disagreements
+    found = reevaluate(out).differences
     assert found
     assert all(text.startswith("seed 1, auc: ") for text in found)
-    assert rejudge(out, tolerance=1e6).disagreements == []
+    assert reevaluate(out, tolerance=1e6).differences == []
 
 
 def test_thresholds_chosen_anew(finished: Path) -> None:
-    judged = rejudge(finished, maximize="precision", subject_to="recall>=0.9")
-    assert judged.disagreements == []  # what does not depend on the threshold still agrees
-    assert [row.title for row in judged.rows][-2:] == ["Precision", "Recall"]
-    for run in judged.runs:
-        scores = RunFolder(finished).scores(run["seed"], run["method"])
+    again = reevaluate(finished, maximize="precision", subject_to="recall>=0.9")
+    assert again.differences == []  # what does not depend on the threshold still agrees
+    assert [row.title for row in again.rows][-2:] == ["Precision", "Recall"]
+    for run in again.runs:
+        scores = scores_of(finished, run)
         assert (
             metrics.recall(scores["validation_scores"], scores["validation_labels"], threshold=run["threshold"]) >= 0.9
         )
 
 
-def test_data_that_moved_is_found_and_must_be_the_same(
-    finished: Path, settings: ComparisonSettings, tmp_path: Path
-) -> None:
-    path = tmp_path / "moved.csv"
-    shutil.copy(settings.data, path)
-    assert rejudge(finished, data=str(path)).disagreements == []
-    path.write_text(path.read_text().replace("yes", "no", 1))
+def test_data_that_moved_is_found_and_must_be_the_same(finished: Path, images: Path, tmp_path: Path) -> None:
+    moved = shutil.copytree(images, tmp_path / "pictures")
+    assert reevaluate(finished, data=str(moved)).differences == []
+    write_images(moved, classes=3, seed=1)
     with pytest.raises(InputError, match=r"`data`.*changed"):
-        rejudge(finished, data=str(path))
+        reevaluate(finished, data=str(moved))
 
 
 def remove(name: str) -> Callable[[Path], None]:
@@ -532,7 +521,80 @@ def test_a_broken_run_says_what_is_wrong(
     shutil.copytree(finished, out)
     damage(out)
     with pytest.raises(InputError, match=message):
-        rejudge(out)
+        reevaluate(out)
+
+
+# ---------------------------------------------------------------- what is certified
+
+
+def test_a_floor_is_certified_on_rows_that_choose_nothing_else(settings: ComparisonSettings, tmp_path: Path) -> None:
+    one = replace(settings, seeds=1, epochs=1, measure="precision@recall>=0.6", validation=0.5)
+    results = compare(one, tmp_path / "out")
+    run = results.runs[1]
+    scores = scores_of(tmp_path / "out", dict(run))
+    rows = scores["validation_calibration"]
+    np.testing.assert_array_equal(scores["validation_selection"], ~rows)
+    own, labels = scores["validation_scores"][rows], scores["validation_labels"][rows]
+    rest, others = scores["validation_scores"][~rows], scores["validation_labels"][~rows]
+    assert run["history"]["measure"] == [metrics.precision_at_recall(rest, others, recall=0.6)], "chooses the epoch"
+    choice = metrics.choose_threshold(own, labels, maximize="precision", subject_to="recall>=0.6", confidence=0.95)
+    assert choice.certified
+    assert run["threshold"] == choice.threshold
+    positives, bound = int(labels.sum()), choice.bounds[0].bound
+    line = f"recall >= 0.6 holds with 95 % confidence (lower bound {bound:.3f}; {positives} calibration positives)."
+    assert run["certificate"]["said"] == [line]
+    summary = "1 of 1 with cross-entropy, 1 of 1 with precision at recall 0.6 loss."
+    assert results.certificate_lines() == [f"Thresholds certified at 95 % on calibration rows: {summary}"]
+    assert runs_of(tmp_path / "out")[1]["certificate"]["certified"] is True
+    row = results.constraint_rows()[0]
+    assert (row.constraint, row.seeds) == ("recall>=0.6", 1)
+    assert [value.estimate for value in row.values] == [each["metrics"]["recall"] for each in results.runs]
+    assert reevaluate(tmp_path / "out").differences == []
+    again = reevaluate(tmp_path / "out", subject_to="recall>=0.99")
+    needed = f"{positives} positives cannot certify recall >= 0.99 at 95 %; 299 can"
+    assert again.runs[1]["certificate"]["said"] == [f"Not certified: {needed}."]
+
+
+def test_without_confidence_all_validation_rows_choose_the_epoch_and_the_threshold(
+    settings: ComparisonSettings, tmp_path: Path
+) -> None:
+    one = replace(settings, seeds=1, epochs=1, measure="precision@recall>=0.6", validation=0.5, confidence=0)
+    results = compare(one, tmp_path / "plain")
+    assert "certificate" not in results.runs[1]
+    assert results.certificate_lines() == []
+    scores = scores_of(tmp_path / "plain", dict(results.runs[1]))
+    assert "validation_calibration" not in scores
+    choice = metrics.choose_threshold(
+        scores["validation_scores"], scores["validation_labels"], maximize="precision", subject_to="recall>=0.6"
+    )
+    assert results.runs[1]["threshold"] == choice.threshold
+    late = reevaluate(tmp_path / "plain", confidence=0.95).runs[1]["certificate"]["said"]
+    assert "validation positives" in late[0]
+    assert late[1].startswith("These rows have chosen the epoch too")
+
+
+def test_rows_are_kept_for_certifying_only_where_they_can(settings: ComparisonSettings) -> None:
+    def rows(**changes: Any) -> Any:
+        return split(load_problem(settings), replace(settings, **changes), 0).rows
+
+    assert rows() is None
+    assert rows(measure="precision@recall>=0.6", confidence=0) is None
+    held = rows(measure="precision@recall>=0.6", validation=0.5)
+    assert not (held.calibration & held.selection).any()
+    assert held.calibration.sum() == pytest.approx(len(held.calibration) / 2, abs=2)
+    few = rows(measure="precision@recall>=0.95")
+    assert few.selection.all(), "too few positives, so all rows choose the epoch"
+    assert few.calibration.sum() == pytest.approx(len(few.calibration) / 2, abs=2)
+
+
+def test_epochs_are_validated_at_the_threshold_that_would_be_chosen(
+    settings: ComparisonSettings, tmp_path: Path
+) -> None:
+    results = compare(replace(settings, measure="f1", seeds=1), tmp_path / "out")
+    for run in results.runs:
+        scores = scores_of(tmp_path / "out", dict(run))
+        found = metrics.fbeta(scores["validation_scores"], scores["validation_labels"], threshold=run["threshold"])
+        assert max(run["history"]["measure"]) == pytest.approx(found)
 
 
 # ---------------------------------------------------------------- settings, batches, other measures
@@ -584,7 +646,7 @@ def test_wrong_options_of_the_loss_are_refused_before_anything_is_written(
 
 def test_options_reach_the_loss(settings: ComparisonSettings, finished: Path, tmp_path: Path) -> None:
     results = compare(replace(settings, seeds=1, loss_options={"margin": 4.0}), tmp_path / "out")
-    before = json.loads((finished / "results.json").read_text())["runs"]
+    before = runs_of(finished)
     assert results.runs[1]["history"]["loss"][0] > before[1]["history"]["loss"][0] + 1
     assert results.runs[0]["history"]["loss"] == before[0]["history"]["loss"]
 
@@ -598,39 +660,28 @@ def test_plain_batches_cover_everything_once_in_even_parts() -> None:
     assert first != [batch.tolist() for batch in shuffled(33, 16, seed=2, epoch=0)]
 
 
-def test_batches_are_those_of_the_epoch_set_after_the_iterator_was_made() -> None:
-    batches = fitting.EpochBatches(2, lambda epoch: [[epoch], [epoch + 1]])
-    early = iter(batches)
-    batches.set_epoch(5)
-    assert list(early) == [[5], [6]]
-    assert len(batches) == 2
-
-
-def trainer(settings: ComparisonSettings, *, baseline: bool) -> learning._Trainer:
-    drawn = draw(load_problem(settings), settings, 0)
-    none = Constraints((), {})
-    course = learning.Course(settings.recipe(baseline=baseline), baseline, none, 0, settings.epochs, settings.patience)
-    return learning._Trainer(initial_network(drawn, settings, 0), drawn, course)
+def training(settings: ComparisonSettings, *, baseline: bool) -> NetworkTraining:
+    return NetworkTraining(split(load_problem(settings), settings, 0), settings, seed=0, baseline=baseline)
 
 
 def test_measure_batches_have_the_share_of_positives(settings: ComparisonSettings) -> None:
-    labels = draw(load_problem(settings), settings, 0).train.tensors[1]
+    labels = split(load_problem(settings), settings, 0).train.tensors[1]
     own = float(labels.mean())
     for least in (0.0, 0.01, 0.5):
-        batches = trainer(replace(settings, batch_positives=least), baseline=False)._batches(0)
+        batches = training(replace(settings, batch_positives=least), baseline=False).batches(0)
         shares = [float(labels[batch].mean()) for batch in batches]
         assert shares[0] == pytest.approx(max(least, own), abs=0.05)
         assert min(shares) > 0
 
 
 def test_the_measure_is_blended_with_cross_entropy(settings: ComparisonSettings) -> None:
-    loss = trainer(replace(settings, blend=0.25, loss_options={"margin": 2.0}), baseline=False).loss
+    loss = training(replace(settings, blend=0.25, loss_options={"margin": 2.0}), baseline=False).loss
     assert isinstance(loss, EachMember)
     loss = loss.loss
     assert isinstance(loss, Blend)
     assert loss.share == 0.25
     assert loss.second.margin == 2.0
-    assert isinstance(trainer(settings, baseline=True).loss, torch.nn.BCEWithLogitsLoss)
+    assert isinstance(training(settings, baseline=True).loss, torch.nn.BCEWithLogitsLoss)
 
 
 @pytest.mark.parametrize(
@@ -651,7 +702,7 @@ def test_every_part_of_the_recipe_changes_the_training_and_resumes(
 ) -> None:
     changed = replace(settings, seeds=1, **changes)
     whole = compare(changed, tmp_path / "whole")
-    plain_run = json.loads((finished / "results.json").read_text())["runs"][1]
+    plain_run = runs_of(finished)[1]
     assert whole.runs[1]["history"] != plain_run["history"]
     with pytest.raises(Stopped):
         compare(changed, tmp_path / "out", progress=Watch(5))
@@ -675,7 +726,7 @@ def test_a_measure_the_table_lacks_gets_the_first_row() -> None:
         "test_scores": np.array([0.0, 1.0, 2.0]), "test_labels": np.array([0, 1, 1]),
     }  # fmt: skip
     other = measure("Other measure")
-    runs = [{"seed": 0, "method": method, **judge(other, scores)} for method in ("cross_entropy", "other")]
+    runs = [{"seed": 0, "method": method, **evaluate(other, scores)} for method in ("cross_entropy", "other")]
     rows = table(other, runs)
     assert [row.title for row in rows][:2] == ["Other measure", "AUROC"]
     assert rows[0].measure.estimate == 0.25
@@ -684,7 +735,7 @@ def test_a_measure_the_table_lacks_gets_the_first_row() -> None:
 
 
 def test_files_are_named_safely() -> None:
-    path = RunFolder("run").file("models", 3, "Precision@Recall>=0.9")
+    path = TrainingStore(RunFolder("run")).file("models", 3, "Precision@Recall>=0.9")
     assert path == Path("run/models/seed3-precision-recall-0-9.safetensors")
 
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from setwise._checks import InputError
+from setwise.app.images.evaluation import AT_THRESHOLD, RANKING, methods, row_of
+from setwise.app.images.settings import ComparisonSettings
 from setwise.app.run_folder import PARTS
-from setwise.experiments.judging import AT_THRESHOLD, RANKING, methods, row_of
-from setwise.experiments.settings import ComparisonSettings
 
 
 def check_record(record: Mapping[str, Any], settings: ComparisonSettings) -> None:

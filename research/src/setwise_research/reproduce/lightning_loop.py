@@ -1,4 +1,4 @@
-"""One training in Lightning's loop, made quiet, repeatable and resumable: the trainings of the research package.
+"""One training in Lightning's loop, made quiet, repeatable and resumable.
 
 The order of the batches and torch's seed depend on (seed, epoch) alone, and everything that decides the outcome
 (weights, optimizer, schedule, history, best weights, patience) is in the checkpoint written after each epoch. So a
@@ -14,6 +14,7 @@ import signal
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,15 +23,35 @@ from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint
 from torch import Tensor
 from torch.utils.data import DataLoader, Sampler, TensorDataset
 
-from setwise.app.networks import SCORING_BATCH, score
-from setwise.experiments.scoring import Fit, repeatable, score_sets, seed_epoch
+from setwise.app.images.models import SCORING_BATCH
+from setwise.app.reproducible import seed_epoch
 
 if TYPE_CHECKING:
     from setwise.integrations.lightning import MeasureModule
 
 LOGGED = {"loss": "train_loss", "measure": "val_measure", "surrogate": "val_surrogate", "gap": "gap"}
 
-__all__ = ["EpochBatches", "Fit", "fit", "quiet", "repeatable", "score", "score_sets"]
+
+@dataclass
+class Fit:
+    """What a training leaves behind.
+
+    Attributes:
+        history: Values per epoch under ``loss``, ``measure``, ``surrogate`` and ``gap``.
+        best_epoch: Epoch with the highest validation measure, the first of equals, counted from 1.
+        weights: The network's weights after that epoch.
+        seconds: Time spent in the epochs, over all sittings.
+    """
+
+    history: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in LOGGED})
+    best_epoch: int = 0
+    weights: dict[str, Tensor] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    @property
+    def epochs(self) -> int:
+        """Epochs run."""
+        return len(self.history["measure"])
 
 
 class EpochBatches(Sampler[list[int]]):
