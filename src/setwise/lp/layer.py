@@ -14,7 +14,7 @@ from setwise.lp.solution import Solution
 from setwise.lp.solve import solve
 
 if TYPE_CHECKING:
-    from setwise.lp.gradient import Gradient
+    from setwise.lp.gradients import Gradient
     from setwise.lp.solve import Solver
 
 

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 import torch
 
 from setwise import _checks
-from setwise.lp._flat import Flat, Point, equilibrate, largest
-from setwise.lp.newton import minimize_penalty
+from setwise.lp.presolve.equilibration import equilibrate
 from setwise.lp.problem import LinearProgram
+from setwise.lp.solvers.exterior_newton import minimize_penalty
+from setwise.lp.standard_form import Point, StandardForm, largest
 
 
 def choose_penalty(
@@ -44,12 +45,12 @@ def choose_penalty(
     _checks.in_range("tolerance", tolerance, 0.0, open_low=True)
     _checks.is_count("tries", tries, 2)
     with torch.no_grad():
-        flat, _ = equilibrate(Flat.of(problem))
-        point = Point(torch.zeros_like(flat.c), torch.zeros_like(flat.h), torch.zeros_like(flat.e))
+        form, _ = equilibrate(StandardForm.of(problem))
+        point = Point(torch.zeros_like(form.c), torch.zeros_like(form.h), torch.zeros_like(form.e))
         penalty, before = first, None
         for _ in range(tries):
-            y = minimize_penalty(flat, point, penalty)
-            multipliers = torch.cat([((flat.G(y) - flat.h) * flat.mask).relu(), flat.Ex(y) - flat.e], -1) / penalty
+            y = minimize_penalty(form, point, penalty)
+            multipliers = torch.cat([((form.G(y) - form.h) * form.mask).relu(), form.Ex(y) - form.e], -1) / penalty
             if before is not None:
                 change = largest(multipliers - before) / (1 + largest(multipliers))
                 if bool((change <= tolerance).all()):

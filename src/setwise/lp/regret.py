@@ -175,7 +175,7 @@ def _read(
 def _point(program: LinearProgram, costs: Tensor, solver: Solver | None, name: str) -> Tensor:
     """An optimal point, a constant.  # shape: (*batch, n)."""
     try:
-        return solve(program.replaced(c=costs.detach()), solver).primal
+        return solve(program.replace(c=costs.detach()), solver).primal
     except LPError as error:
         error.add_note(f"It was solved with the costs `{name}`; bounds on the variables of `program` keep it bounded.")
         raise

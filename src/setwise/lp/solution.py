@@ -102,7 +102,7 @@ class Solution:
         return f"Solution({told}, solver={self.solver})"
 
 
-def ended(
+def with_status(
     solution: Solution, where: Tensor, status: Status, *, farkas: Duals | None = None, ray: Tensor | None = None
 ) -> Solution:
     """The solution with another end at some elements, and its proof there.
@@ -127,7 +127,7 @@ def ended(
     )
 
 
-def merged(parts: Sequence[tuple[Tensor, Solution]], batch: torch.Size) -> Solution:
+def merge(parts: Sequence[tuple[Tensor, Solution]], batch: torch.Size) -> Solution:
     """One solution from those of parts of a batch.
 
     Args:
