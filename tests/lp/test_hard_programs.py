@@ -197,6 +197,22 @@ def test_dependent_rows_of_each_elements_own_in_a_batch_of_any_shape() -> None:
     assert solution.value[1, 2] == math.inf
 
 
+def test_a_start_is_split_along_with_a_batch_whose_elements_need_their_own_presolve() -> None:
+    g = torch.Generator().manual_seed(0)
+    E = torch.randn(2, 3, 4, 9, generator=g, dtype=DOUBLE)
+    E[0, 1, 3] = E[0, 1, 0] - E[0, 1, 1]
+    e = E @ torch.rand(9, generator=g, dtype=DOUBLE)
+    program = LinearProgram(torch.rand(2, 3, 9, generator=g, dtype=DOUBLE), A_eq=E, b_eq=e)
+    before = solve(program)
+    changed = program.replace(c=1.001 * program.c)
+    cold, warm = solve(changed), solve(changed, start=before)
+    torch.testing.assert_close(warm.value, cold.value)
+    assert (cold.steps > 1).all()
+    assert (warm.steps == 1).all()  # pivots from the start's active rows, for the element by itself too
+    # A start of one program serves every element.
+    torch.testing.assert_close(solve(program, start=solve(program.element(0, 1))).value, before.value)
+
+
 def test_a_small_limit_is_still_a_limit() -> None:
     generator = np.random.default_rng(0)
     A = torch.from_numpy(generator.standard_normal((60, 30)))
