@@ -56,7 +56,7 @@ class System:
 
 @dataclass
 class Recorder:
-    """The dense system, which keeps every system that it solves, and how the variables were scaled."""
+    """The dense linear solver, which keeps every system that it solves, and how the variables were scaled."""
 
     exact: ClassVar[bool] = True
     systems: list[System] = field(default_factory=list)
@@ -117,11 +117,11 @@ def generic(seed: int, n: int = 30, m: int = 400) -> LinearProgram:
 
 def direction(task: Task, sketch: Sketch, most: int = 12) -> tuple[float, float]:
     """Mean relative error and cosine to Newton's direction over the recorded systems."""
-    system: Prepared = sketch.prepare(task.problem, task.recorder.column)
+    prepared: Prepared = sketch.prepare(task.problem, task.recorder.column)
     step = max(1, len(task.recorder.systems) // most)
     errors, cosines = [], []
     for system in task.recorder.systems[::step]:
-        d = system.bind(system.form, system.ridge)(system.active, system.right)
+        d = prepared.bind(system.form, system.ridge)(system.active, system.right)
         errors.append(float((d - system.exact).norm() / system.exact.norm()))
         cosines.append(float((d * system.exact).sum() / (d.norm() * system.exact.norm())))
     return sum(errors) / len(errors), sum(cosines) / len(cosines)

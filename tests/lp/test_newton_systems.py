@@ -271,9 +271,9 @@ def test_products_scaled_and_selected_are_those_of_the_matrices() -> None:
     for sums in (scaled.A.squares(torch.ones_like(free.c)), scaled.A.squares_back(torch.ones_like(scaled.A.row))):
         assert 0.3 < float(sums[sums > 0].min()) < float(sums.max()) < 2
     torch.testing.assert_close(scaled.A.times(x), scaled.A.row * free.A.times(scaled.A.column * x))
-    back = scaling.back(scaling.forth(Point(x, z, y)))
+    back = scaling.unscale(scaling.scale(Point(x, z, y)))
     torch.testing.assert_close(tuple(back), (x, z, y))
-    value, expected = scaled.G(scaling.forth(Point(x, z, y)).x) - scaled.h, free.G(x) - free.h
+    value, expected = scaled.G(scaling.scale(Point(x, z, y)).x) - scaled.h, free.G(x) - free.h
     assert ((value > 0) == (expected > 0)).all()  # scaling moves no constraint
     with pytest.raises(TypeError, match="products only"):
         free.normal(z)
@@ -333,10 +333,10 @@ def test_every_setting_of_conjugate_gradients_matters() -> None:
 
 
 def test_refusals() -> None:
-    with pytest.raises(InputError, match="`system`"):
+    with pytest.raises(InputError, match="`linear_solver`"):
         ExteriorNewton(linear_solver="lu")
     wrong: Any = 3
-    with pytest.raises(TypeError, match="`system`"):
+    with pytest.raises(TypeError, match="`linear_solver`"):
         ExteriorNewton(linear_solver=wrong)
     with pytest.raises(InputError, match="undamped loop"):
         ExteriorNewton(undamped=True, linear_solver="cg")

@@ -241,7 +241,7 @@ def test_the_papers_settings_are_reachable_and_say_when_they_fail() -> None:
     assert ours.gap.max() < 1e-9
     others: list[dict[str, Any]] = [{"steps": 21}, {"step_size": 0.5}, {"ridge": 1e-2}, {"penalty": 1e-2}]
     for settings in others:
-        other = solve(problem, ExteriorNewton(penalty=1e-3, undamped=True, **settings), throw=False)
+        other = solve(problem, ExteriorNewton(**{"penalty": 1e-3, "undamped": True} | settings), throw=False)
         assert not torch.equal(other.primal, undamped.primal), settings
     with pytest.raises(InputError, match="`step_size`"):
         ExteriorNewton(penalty=1e-3, undamped=True, step_size=0.0)

@@ -1,4 +1,4 @@
-"""The papers' general linear program as blocks, stacked into the form that :class:`~setwise.lp.LinearProgram` holds."""
+"""Block form of the papers' general linear program, stacked into the fields of a ``LinearProgram``."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def stack(**blocks: Tensor | None) -> Stacked:
 
 def _size(variable: str, names: tuple[str, ...], given: dict[str, Tensor]) -> int:
     """The number of entries of u or v, on which all its blocks must agree; 0 without any block."""
-    found: tuple[str, int] | None = None
+    result: tuple[str, int] | None = None
     for name in names:
         if name not in given:
             continue
@@ -53,13 +53,14 @@ def _size(variable: str, names: tuple[str, ...], given: dict[str, Tensor]) -> in
             raise _checks.InputError(
                 f"Expected `{name}` to have at least {dims} dimensions, but got shape {tuple(block.shape)}."
             )
-        if found is not None and block.shape[-1] != found[1]:
+        if result is not None and block.shape[-1] != result[1]:
             raise _checks.InputError(
-                f"Expected the last dimension of `{name}` to be {found[1]}, the size of `{variable}` in `{found[0]}`, "
+                f"Expected the last dimension of `{name}` to be {result[1]}, the size of `{variable}` in "
+                f"`{result[0]}`, "
                 f"but got {tuple(block.shape)}."
             )
-        found = found or (name, block.shape[-1])
-    return found[1] if found else 0
+        result = result or (name, block.shape[-1])
+    return result[1] if result else 0
 
 
 def _rows(

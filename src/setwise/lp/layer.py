@@ -1,4 +1,4 @@
-"""A linear program as a layer of a network: settings once, then data in, optimal point out."""
+"""Differentiable optimization layer: data of a linear program in, optimal point out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Choosing the penalty of the exterior function, and making an optimum unique.
+"""Penalty selection by Mangasarian's rule, burn-in, and cost perturbation that makes an optimum unique.
 
 These matter for the smoothed and the unrolled gradient, which differentiate the minimizer y(penalty) itself; the
 solvers reach the exact optimum at any penalty.
@@ -75,12 +75,11 @@ def perturb_cost(problem: LinearProgram, *, scale: float = 1e-6, seed: int = 0) 
     """
     _checks.in_range("scale", scale, 0.0, open_low=True)
     c = problem.c
+    # Drawn on the CPU, so that every device gets the same program.
     noise = 2 * torch.rand(c.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) - 1
     size = c.detach().abs().amax(-1, keepdim=True).clamp(min=torch.finfo(c.dtype).tiny)
     changed = c + scale * size * noise.to(device=c.device, dtype=c.dtype)
-    return LinearProgram(
-        changed, problem.A, problem.b, problem.A_eq, problem.b_eq, problem.lower, problem.upper, offset=problem.offset
-    )
+    return problem.replace(c=changed)
 
 
 @dataclass

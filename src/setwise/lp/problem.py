@@ -1,4 +1,4 @@
-"""Linear programs as data: what is to be solved, checked once, for every solver.
+"""Linear programs as data, validated once for every solver.
 
 The problem, for each element of a batch, is
 

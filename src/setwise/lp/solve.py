@@ -1,4 +1,4 @@
-"""One entry point: a problem, a solver, and how to differentiate."""
+"""Entry point of the package: a problem, a solver, and how to differentiate."""
 
 from __future__ import annotations
 

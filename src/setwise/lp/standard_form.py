@@ -1,4 +1,4 @@
-"""A batch of programs as the dense solvers see it: float64, one batch dimension, all inequalities in one system.
+"""Standard form of a batch of programs: float64, one batch dimension, all inequalities in one system.
 
     min c'x   s.t.   G x <= h,   E x = e,      G = [A; -I; I],   h = (b, -lower, upper)
 
@@ -6,7 +6,7 @@ Rows without meaning (b = inf, infinite bounds) are masked: their entries of G x
 blocks of the bounds are never built; a block without any finite bound is left out altogether.
 
 Small programs are solved on NumPy arrays, whose operations cost a fraction of torch's when there is little to compute.
-So what the interior method uses is written in the words that both libraries share, and ``flat.xp`` is the one at work.
+So the interior method is written in the functions that both libraries share, and ``form.xp`` is the one at work.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from setwise.lp._types import AnyArray
-from setwise.lp.operator import to_dense
+from setwise.lp.operator import Matrix, to_dense
 from setwise.lp.problem import LinearProgram
 from setwise.lp.solution import Duals
 
@@ -82,9 +82,6 @@ class StandardForm:
         def flattened(value: Tensor, *trailing: int) -> Tensor:
             return value.detach().to(torch.float64).expand(*batch, *trailing).reshape(count, *trailing)
 
-        def dense(matrix: object, rows: int) -> Tensor:
-            return flattened(to_dense(matrix, dtype=problem.dtype, device=problem.device), rows, n)  # type: ignore[arg-type]
-
         b = flattened(problem.b, problem.inequalities)
         sides, masks = [b], [torch.isfinite(b)]
         lower, upper = flattened(problem.lower, n), flattened(problem.upper, n)
@@ -99,9 +96,17 @@ class StandardForm:
             masks.append(torch.isfinite(upper))
         mask = torch.cat(masks, -1)
         h = torch.where(mask, torch.cat(sides, -1), 0.0)
-        E, e = dense(problem.A_eq, problem.equalities), flattened(problem.b_eq, problem.equalities)
-        A = dense(problem.A, problem.inequalities)
+        e = flattened(problem.b_eq, problem.equalities)
+        A, E = cls._matrix(problem.A, problem), cls._matrix(problem.A_eq, problem)
         return cls(flattened(problem.c, n), A, E, e, h, mask.to(torch.float64), has_lower, has_upper)
+
+    @classmethod
+    def _matrix(cls, matrix: Matrix, problem: LinearProgram) -> AnyArray:
+        """A matrix of a problem in float64, written out and expanded to its batch.  # shape: (batch, rows, n)."""
+        rows = to_dense(matrix, dtype=problem.dtype, device=problem.device).detach().to(torch.float64)
+        return rows.expand(*problem.batch_shape, *rows.shape[-2:]).reshape(
+            problem.batch_shape.numel(), *rows.shape[-2:]
+        )
 
     @property
     def sizes(self) -> tuple[int, int, int, int]:
@@ -124,17 +129,31 @@ class StandardForm:
 
     def G(self, x: AnyArray) -> AnyArray:
         """G x.  # shape: (batch, k)."""
-        parts = [(self.A @ x[..., None])[..., 0]]
-        if self.has_lower:
-            parts.append(-x)
-        if self.has_upper:
-            parts.append(x)
-        return self.xp.concatenate(parts, -1) * self.mask
+        return self.with_bounds(self.times(self.A, x), -x, x) * self.mask
+
+    @staticmethod
+    def times(matrix: AnyArray, x: AnyArray) -> AnyArray:
+        """A matrix times vectors.  # shape: (batch, m)."""
+        return (matrix @ x[..., None])[..., 0]
+
+    @staticmethod
+    def back(matrix: AnyArray, y: AnyArray) -> AnyArray:
+        """The transposed matrix times vectors.  # shape: (batch, n)."""
+        return (y[:, None, :] @ matrix)[:, 0]
+
+    @staticmethod
+    def magnitude(matrix: AnyArray) -> AnyArray:
+        """The matrix with absolute entries."""
+        return abs(matrix)
+
+    def with_bounds(self, rows: AnyArray, lower: AnyArray, upper: AnyArray) -> AnyArray:
+        """Parts over the rows of G put together, those of absent bounds left out.  # shape: (batch, k)."""
+        return self.xp.concatenate([rows] + [lower] * self.has_lower + [upper] * self.has_upper, -1)
 
     def Gt(self, z: AnyArray) -> AnyArray:
         """G' z; masked entries of z must be 0.  # shape: (batch, n)."""
         rows, lower, upper = self.split(z)
-        result = (rows[:, None, :] @ self.A)[:, 0]
+        result = self.back(self.A, rows)
         if lower is not None:
             result = result - lower
         if upper is not None:
@@ -143,11 +162,11 @@ class StandardForm:
 
     def Ex(self, x: AnyArray) -> AnyArray:
         """E x.  # shape: (batch, p)."""
-        return (self.E @ x[..., None])[..., 0]
+        return self.times(self.E, x)
 
     def Ety(self, y: AnyArray) -> AnyArray:
         """E' y.  # shape: (batch, n)."""
-        return (y[:, None, :] @ self.E)[:, 0]
+        return self.back(self.E, y)
 
     def split(self, z: AnyArray) -> tuple[AnyArray, AnyArray | None, AnyArray | None]:
         """The parts of a vector over the rows of G: inequalities, lower bounds, upper bounds."""
@@ -174,13 +193,13 @@ class StandardForm:
             element, place = element.to(index.device), place.to(index.device)
         inside = index < m
         if m:
-            picked = xp.where(inside[..., None], self.A[element, xp.clip(index, 0, m - 1)], 0.0)
+            chosen = xp.where(inside[..., None], self.A[element, xp.clip(index, 0, m - 1)], 0.0)
         else:
-            picked = xp.zeros_like(self.c)[:, None, :] * xp.ones_like(inside)[..., None]
+            chosen = xp.zeros_like(self.c)[:, None, :] * xp.ones_like(inside)[..., None]
         bound = xp.clip(index - m, 0, None)
         upper = (bound >= n) if self.has_lower else xp.ones_like(inside)
-        picked[element, place, bound % n] += xp.where(inside, 0.0, xp.where(upper, 1.0, -1.0))
-        return picked
+        chosen[element, place, bound % n] += xp.where(inside, 0.0, xp.where(upper, 1.0, -1.0))
+        return chosen
 
     def select(self, index: AnyArray) -> Self:
         """The programs at some places of the batch."""
@@ -198,12 +217,7 @@ class StandardForm:
 
     def stack(self, duals: Duals) -> tuple[Tensor, Tensor]:
         """The inverse of :meth:`duals`: multipliers (z, y)."""
-        parts = [duals.inequality]
-        if self.has_lower:
-            parts.append(duals.lower)
-        if self.has_upper:
-            parts.append(duals.upper)
-        return torch.cat(parts, -1) * self.mask, duals.equality
+        return self.with_bounds(duals.inequality, duals.lower, duals.upper) * self.mask, duals.equality
 
     def objectives(self, point: Point) -> tuple[Tensor, Tensor]:
         """Primal and dual objective.  # shape: (batch,) each."""
@@ -226,14 +240,13 @@ class StandardForm:
     def sizes_of(self, x: AnyArray) -> tuple[AnyArray, AnyArray]:
         """|G| |x| and |E| |x|.  # shape: (batch, k), (batch, p)."""
         x = abs(x)
-        bounds = [x] * (int(self.has_lower) + int(self.has_upper))
-        rows = self.xp.concatenate([(abs(self.A) @ x[..., None])[..., 0], *bounds], -1) * self.mask
-        return rows, (abs(self.E) @ x[..., None])[..., 0]
+        rows = self.with_bounds(self.times(self.magnitude(self.A), x), x, x) * self.mask
+        return rows, self.times(self.magnitude(self.E), x)
 
     def sizes_back(self, z: AnyArray, y: AnyArray) -> AnyArray:
         """|G|' |z| + |E|' |y|.  # shape: (batch, n)."""
         rows, lower, upper = self.split(abs(z))
-        total = (rows[:, None, :] @ abs(self.A))[:, 0] + (abs(y)[:, None, :] @ abs(self.E))[:, 0]
+        total = self.back(self.magnitude(self.A), rows) + self.back(self.magnitude(self.E), abs(y))
         for part in (lower, upper):
             if part is not None:
                 total = total + part
@@ -241,16 +254,13 @@ class StandardForm:
 
     def largest_in_rows(self, weight: AnyArray) -> AnyArray:
         """max_j |G_ij| weight_j for positive weights.  # shape: (batch, n) to (batch, k)."""
-        bounds = [weight] * (int(self.has_lower) + int(self.has_upper))
-        return self.xp.concatenate([largest(self.A * weight[:, None, :]), *bounds], -1)
+        return self.with_bounds(largest(self.A * weight[:, None, :]), weight, weight)
 
     def peaks(self) -> tuple[AnyArray, AnyArray, AnyArray]:
         """Largest entries of the rows of G, the rows of E and the columns of both.  # shape: (batch, k), ..., n)."""
-        xp = self.xp
-        bounds = [xp.ones_like(self.c)] * (int(self.has_lower) + int(self.has_upper))
-        rows = xp.concatenate([largest(self.A), *bounds], -1)
-        columns = xp.maximum(largest(self.A.mT), largest(self.E.mT))
-        return rows, largest(self.E), columns
+        ones = self.xp.ones_like(self.c)
+        columns = self.xp.maximum(largest(self.A.mT), largest(self.E.mT))
+        return self.with_bounds(largest(self.A), ones, ones), largest(self.E), columns
 
 
 @dataclass(frozen=True)
@@ -263,7 +273,7 @@ class Scaling:
 
     @classmethod
     def identity(cls, form: StandardForm) -> Scaling:
-        """That of programs which are taken as they are."""
+        """The scaling that changes nothing."""
         return cls(*(torch.ones_like(part) for part in (form.h, form.e, form.c)))
 
     def unscale(self, point: Point) -> Point:

@@ -260,4 +260,4 @@ def inside(case: Case) -> list[Tensor]:
     scaled, scaling = equilibrate(case.form)
     stops = [min(stop, 28) for stop in STOPS]  # none takes longer
     ends = {stop: run_embedding(scaled, max_steps=stop, tolerance=Interior().switch_tolerance) for stop in set(stops)}
-    return [case.error(scaling.back(ends[stop].point).x) for stop in stops]
+    return [case.error(scaling.unscale(ends[stop].point).x) for stop in stops]

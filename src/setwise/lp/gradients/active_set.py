@@ -1,4 +1,4 @@
-"""The active rows of a solution and what solves with them: the Jacobian behind the implicit gradient.
+"""Active set of a solution, and linear solves with its rows: the Jacobian behind the implicit gradient.
 
 Points and multipliers are attached to the graph by one exact Newton correction, see :mod:`setwise.lp.gradients`.
 """
@@ -42,6 +42,7 @@ class ActiveSet:
 
     @classmethod
     def of(cls, problem: LinearProgram, solution: Solution) -> ActiveSet:
+        """The active set of a solution, dense or by products as the matrices are."""
         with torch.no_grad():
             if problem.is_dense:
                 return cls(problem, solution, _DenseSolver(problem, solution))
@@ -81,6 +82,7 @@ class _DenseSolver:
         self.form = form = StandardForm.of(problem)
         point = standard_point(form, solution)
         slack = form.h - form.G(point.x)
+        # Strict complementarity: of multiplier and slack the larger one decides.
         self.active = (point.z > slack) & (form.mask > 0)
         _, _, p, n = form.sizes
         optimal = solution.optimal.reshape(-1)
@@ -96,9 +98,11 @@ class _DenseSolver:
         self.others = (~proven & optimal).nonzero().squeeze(-1)
         if self.others.numel():
             rest = form.select(self.others)
+            # Where rows are too many or too few, tight rows that carry a multiplier count as active too.
             tight = (slack[self.others] <= tol.TIGHT * (1 + rest.h.abs())) & (rest.mask > 0)
             weight = (self.active[self.others] | (tight & (point.z[self.others] > 0))).to(form.c.dtype)
             self.rest, self.weight = rest, weight
+            # K'K may be singular: the pseudo-inverse gives the derivative of least norm.
             self.inverse = pseudo_inverse(rest.normal(weight) + rest.E.mT @ rest.E)
 
     def by_rows(self, residual: Duals) -> Tensor:
@@ -207,7 +211,7 @@ def corrected(point: Tensor, step: Callable[[], Tensor]) -> Tensor:
 
 
 def pseudo_inverse(matrix: Tensor) -> Tensor:
-    """Of symmetric positive semi-definite matrices.  # shape: (batch, n, n)."""
+    """Pseudo-inverse of symmetric positive semi-definite matrices.  # shape: (batch, n, n)."""
     inverse: Tensor = torch.linalg.pinv(matrix, hermitian=True, rtol=tol.ACTIVE_RANK)
     return inverse
 

@@ -1,4 +1,4 @@
-"""Value, point and multipliers of a solution as functions of the problem's tensors, for autograd.
+"""Autograd functions: value, point and multipliers of a solution attached to the problem's tensors.
 
 A solve pays only for what is differentiated: nothing is recorded in the forward pass. A first derivative of the value
 or of the point is a formula. With multipliers l of the constraints (inequalities, equalities, lower, upper bounds),
@@ -38,6 +38,7 @@ def attach(problem: LinearProgram, solution: Solution, gradient: str | Gradient)
         )
     fields = [getattr(problem, name) for name in FIELDS]
     operators = not all(isinstance(part, Tensor) for part in fields)
+    # Without a graph to build, the factorization would only hold memory.
     if not (torch.is_grad_enabled() and (operators or problem.requires_grad)):
         return replace(solution, factor=None)
     function: type[torch.autograd.Function] = _Deferred
@@ -81,8 +82,8 @@ class _Value:
             return None
         grad = torch.where(self.solution.optimal, grad, 0.0)
         weight = grad.unsqueeze(-1)
-        found = _by_data(problem, self.solution, Duals(*(weight * part for part in self.solution.dual)), wanted)
-        return found | {"c": weight * self.solution.primal, "offset": grad}
+        result = _by_data(problem, self.solution, Duals(*(weight * part for part in self.solution.dual)), wanted)
+        return result | {"c": weight * self.solution.primal, "offset": grad}
 
 
 @dataclass(frozen=True)
@@ -117,6 +118,7 @@ class _Deferred(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, value: Tensor, output: _Output, problem: LinearProgram, *fields: Tensor) -> Tensor:
         ctx.output, ctx.problem = output, problem
+        # Saved by autograd, so that in-place changes of the fields before backward are noticed.
         ctx.save_for_backward(*fields)
         return value.view_as(value)
 
@@ -124,16 +126,16 @@ class _Deferred(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         fields = dict(zip(FIELDS, ctx.saved_tensors, strict=True))
         wanted = [name for name, want in zip(FIELDS, ctx.needs_input_grad[3:], strict=True) if want]
-        found = None
+        result = None
         if not torch.is_grad_enabled():
-            found = ctx.output.pull(ctx.problem.replace(**fields), grad, wanted)
-        if found is None:
-            found = _through_graph(ctx.output, ctx.problem, fields, grad, wanted)
+            result = ctx.output.pull(ctx.problem.replace(**fields), grad, wanted)
+        if result is None:
+            result = _through_graph(ctx.output, ctx.problem, fields, grad, wanted)
         return (
             None,
             None,
             None,
-            *(_shaped(found.get(name), fields[name]) if name in wanted else None for name in FIELDS),
+            *(_shaped(result.get(name), fields[name]) if name in wanted else None for name in FIELDS),
         )
 
 
@@ -141,30 +143,32 @@ def _through_graph(
     output: _Output, problem: LinearProgram, fields: dict[str, Tensor], grad: Tensor, wanted: list[str]
 ) -> dict[str, Tensor]:
     """The derivatives by the graph of the output, themselves differentiable where that is asked for."""
+    # Inside backward the grad mode says whether the caller wants this derivative differentiated again.
     twice = torch.is_grad_enabled()
     if not twice:
+        # New leaves: the graph built now ends here instead of reaching into the caller's.
         fields = {name: part.detach().requires_grad_(name in wanted) for name, part in fields.items()}
     with torch.enable_grad():
         built = output.build(problem.replace(**fields), twice=twice)
         if not built.requires_grad:
             return {}
         inputs = [fields[name] for name in wanted]
-        found = torch.autograd.grad(built, inputs, grad.to(built.dtype), create_graph=twice, allow_unused=True)
-    return {name: part for name, part in zip(wanted, found, strict=True) if part is not None}
+        result = torch.autograd.grad(built, inputs, grad.to(built.dtype), create_graph=twice, allow_unused=True)
+    return {name: part for name, part in zip(wanted, result, strict=True) if part is not None}
 
 
-def _shaped(found: Tensor | None, field: Tensor) -> Tensor:
+def _shaped(result: Tensor | None, field: Tensor) -> Tensor:
     """A derivative in the shape of its field, summed over what was broadcast; zeros where there is none."""
-    if found is None:
+    if result is None:
         return torch.zeros_like(field)
-    return found if found.layout != torch.strided else found.sum_to_size(field.shape).to(field.dtype)
+    return result if result.layout != torch.strided else result.sum_to_size(field.shape).to(field.dtype)
 
 
 def _by_data(
     problem: LinearProgram, solution: Solution, multipliers: Duals, wanted: Collection[str]
 ) -> dict[str, Tensor]:
     """Derivatives of l'(A x - b) + l'(A_eq x - b_eq) + l'(lower - x) + l'(x - upper) by the data, x and l constant."""
-    found = {
+    result = {
         "b": -multipliers.inequality,
         "b_eq": -multipliers.equality,
         "lower": multipliers.lower,
@@ -172,15 +176,15 @@ def _by_data(
     }
     for name, part in (("A", multipliers.inequality), ("A_eq", multipliers.equality)):
         if name in wanted:
-            found[name] = _outer(part, solution.primal, shared=getattr(problem, name).dim() == 2)
-    return found
+            result[name] = _outer(part, solution.primal, shared=getattr(problem, name).dim() == 2)
+    return result
 
 
 def _outer(v: Tensor, x: Tensor, *, shared: bool) -> Tensor:
     """V x', summed over the batch where there is one matrix for all.  # shape: (*batch, m, n) or (m, n)."""
     x = x.to(v.dtype)
     if shared:
-        count = v.shape[:-1].numel()  # there may be no rows, from which no size can be told
+        count = v.shape[:-1].numel()  # there may be no rows, which leave no size to infer
         return v.reshape(count, v.shape[-1]).mT @ x.reshape(count, x.shape[-1])
     return v.unsqueeze(-1) * x.unsqueeze(-2)
 

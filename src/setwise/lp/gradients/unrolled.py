@@ -1,4 +1,4 @@
-"""Unrolled Newton: differentiation through recorded steps on the exterior penalty, the step function hard or logistic."""
+"""Unrolled Newton: differentiation through recorded steps on the exterior penalty, step function hard or logistic."""
 
 from __future__ import annotations
 
@@ -71,8 +71,8 @@ class UnrolledGradient:
                 return y
         if self.steps is None:
             warnings.warn(
-                f"The unrolled gradient did not converge in {tol.UNROLLED_STEPS} steps: its derivative is not that of the "
-                f"minimizer. Scale the program's rows and columns to a like size, or use gradient='implicit'.",
+                f"The unrolled gradient did not converge in {tol.UNROLLED_STEPS} steps: its derivative is not that of "
+                f"the minimizer. Scale the program's rows and columns to a like size, or use gradient='implicit'.",
                 RuntimeWarning,
                 stacklevel=2,
             )
@@ -142,7 +142,7 @@ def _settled_penalty(form: StandardForm, point: Point) -> float:
 
 
 def _has_settled(y: Tensor, before: Tensor) -> Tensor:
-    """Whether a step has led nowhere, to rounding."""
+    """Convergence test: a step changed nothing, to rounding."""
     change, size = (y.detach() - before.detach()).abs(), before.detach().abs()
     return (change.amax(-1) <= tol.UNROLLED_SETTLED * (1 + size.amax(-1))).all()
 

@@ -1,4 +1,4 @@
-"""Bound tightening for scaling: sides and costs far beyond all others are lowered, so that they do not set the scale.
+"""Bound tightening for scaling: sides and costs far beyond all others are lowered.
 
 A side that is never met may as well be nearer, and a cost that is never paid may as well be less: where the optimum of
 the lowered program meets none of these sides and pays none of these costs, it is that of the program, with multipliers
@@ -37,16 +37,16 @@ def _limit(value: Tensor, needed: Tensor) -> Tensor:
     """Above the first gap between sizes that is wide; inf where there is none.  # shape: (batch, k) to (batch,)."""
     size = torch.cat([torch.zeros_like(needed).unsqueeze(-1), value.sort(-1).values], -1)
     size = torch.maximum(size, needed.unsqueeze(-1))
-    wide = (size[:, 1:] > tol.CAP_GAP * size[:, :-1]) & (size[:, :-1] > 0)
+    gaps = (size[:, 1:] > tol.CAP_GAP * size[:, :-1]) & (size[:, :-1] > 0)
     limit = torch.full_like(needed, torch.inf)
-    if wide.shape[-1]:
-        below = size.gather(-1, wide.to(torch.uint8).argmax(-1, keepdim=True)).squeeze(-1)
-        limit = torch.where(wide.any(-1), tol.CAP_ROOM * below, limit)
+    if gaps.shape[-1]:
+        below = size.gather(-1, gaps.to(torch.uint8).argmax(-1, keepdim=True)).squeeze(-1)
+        limit = torch.where(gaps.any(-1), tol.CAP_ROOM * below, limit)
     return limit
 
 
 def capped_program(program: Program) -> Program:
-    """The same for one program on NumPy arrays."""
+    """Caps of one program on NumPy arrays, as :func:`capped` finds them."""
     needed = max(float(np.abs(program.e).max(initial=0.0)), float(-program.h.min(initial=0.0)))
     side = _cap(program.h[program.h > 0], needed)
     size = np.abs(program.c)
@@ -65,6 +65,6 @@ def _cap(sizes: NDArray[np.float64], needed: float) -> float:
     if len(sizes) == 0 or float(sizes.max()) <= tol.CAP_GAP * max(needed, float(sizes.min())):
         return np.inf
     ordered = np.maximum(np.sort(sizes), needed)
-    wide = (ordered[1:] > tol.CAP_GAP * ordered[:-1]).nonzero()[0]
-    below = needed if needed and ordered[0] > tol.CAP_GAP * needed else ordered[wide[0]] if len(wide) else np.inf
+    gaps = (ordered[1:] > tol.CAP_GAP * ordered[:-1]).nonzero()[0]
+    below = needed if needed and ordered[0] > tol.CAP_GAP * needed else ordered[gaps[0]] if len(gaps) else np.inf
     return float(tol.CAP_ROOM * below)

@@ -1,4 +1,4 @@
-"""Equality rows that follow from others, as in every network: left out before a solve, given multipliers after it.
+"""Linearly dependent equality rows, as in every network: removed before a solve, given multipliers after it.
 
 With E = B E_k, E_k the rows that are kept, E x = e says the same as E_k x = e_k if e = B e_k. A point then has as many
 rows to it as it takes to fix one, and no more. Multipliers y_k of the kept rows are those of all rows by the least y
@@ -42,6 +42,7 @@ class DependentRows:
         if bool(are_independent(rows)):
             return None
         kept = _independent(rows @ rows.T)
+        # By all entries of the rows, not by the pivots alone: the combinations must hold to rounding.
         combine = E @ torch.linalg.pinv(E[kept])
         combine[kept] = torch.eye(len(kept), dtype=E.dtype, device=E.device)
         if len(kept) == len(E) or not bool(

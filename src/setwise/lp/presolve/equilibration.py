@@ -62,7 +62,7 @@ class Equilibration:
 
     @classmethod
     def _factors(cls, A: Tensor, E: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Of the rows of A, the rows of A_eq, and the columns."""
+        """Factors of the rows of A, the rows of A_eq, and the columns."""
         batch = torch.Size(np.broadcast_shapes(A.shape[:-2], E.shape[:-2]))  # torch's own loads sympy
         count, m, p, n = batch.numel(), A.shape[-2], E.shape[-2], A.shape[-1]
         upper, lower = (_Entries.of(part, batch) for part in (A, E))
@@ -106,7 +106,7 @@ class Equilibration:
         )
 
     def _prices(self) -> Duals:
-        """What multipliers of the program in x' are times to be those of the program in x."""
+        """Factors from multipliers of the program in x' to those of the program in x."""
         bounds = self.price / self.column
         return Duals(self.price * self.row, self.price * self.row_eq, bounds, bounds)
 
@@ -133,7 +133,7 @@ class _Entries(NamedTuple):
 
     @classmethod
     def of(cls, matrix: Tensor, batch: torch.Size) -> Self:
-        """Of a dense matrix, expanded to a batch, or of a CSR matrix."""
+        """Entries of a dense matrix, expanded to a batch, or of a CSR matrix."""
         if is_csr(matrix):
             row = torch.repeat_interleave(matrix.crow_indices().diff(), output_size=matrix.values().shape[0])
             value, column = matrix.values().to(torch.float64).abs(), matrix.col_indices()
@@ -233,8 +233,7 @@ def equilibrate(form: StandardForm) -> tuple[StandardForm, Scaling]:
         r, q, c = rows.rsqrt(), rows_eq.rsqrt(), columns.rsqrt()
         A, E = A * r.unsqueeze(-1) * c.unsqueeze(-2), E * q.unsqueeze(-1) * c.unsqueeze(-2)
         row, row_eq, column = row * r, row_eq * q, column * c
-    bounds = [1 / column] * (int(form.has_lower) + int(form.has_upper))
-    row_all = torch.cat([row, *bounds], -1)
+    row_all = form.with_bounds(row, 1 / column, 1 / column)
     cost = form.c * column
     h, e = form.h * row_all, form.e * row_eq
     size, price = (

@@ -1,4 +1,4 @@
-"""LinealitySpace: directions along which nothing stops a point, either way. Free variables and too few rows make them.
+"""Lineality space: directions that no constraint bounds either way. Free variables and too few rows make them.
 
 With N an orthonormal basis of all d that have A d = 0, A_eq d = 0 and d_i = 0 where x_i has a bound, x and x + N t are
 feasible together. So x may be asked to have N'x = 0, which makes a point unique that was not, and the cost is compared
@@ -94,7 +94,7 @@ def free_variables(problem: LinearProgram) -> Tensor:
 
 
 def is_common(pattern: Tensor) -> bool:
-    """Whether all elements of a batch have the same.  # shape: (*batch, k)."""
+    """Whether all elements of a batch have the same pattern.  # shape: (*batch, k)."""
     return bool((pattern == _first(pattern)).all())
 
 

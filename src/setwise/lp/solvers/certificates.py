@@ -1,4 +1,4 @@
-"""Certificates of infeasibility and unboundedness made exact: what rounding has kept from adding up to 0 is projected.
+"""Farkas certificates and recession rays, made exact by projection where rounding kept them from adding up to 0.
 
 Near its end the embedding solves with matrices that are all but singular, so what it finds may stop short of a proof
 by more than a proof can be off. Which rows take part is clear by then. With K these rows, those of E among them,
@@ -47,12 +47,13 @@ def certify(form: StandardForm, proof: Point, infeasible: Tensor, unbounded: Ten
     empty[claimed] = infeasible[claimed] & contradicts(part, z, y)
     falls[claimed] = unbounded[claimed] & ~empty[claimed] & descends(part, x)
     proof.x[claimed], proof.z[claimed] = x, z
+    # Projection needs the rows themselves.
     if not form.written_out:
         return proof, empty, falls
     for k in claimed[~(empty | falls)[claimed]].tolist():
         one, (x, z, y) = form.select(slice(k, k + 1)), (part[k : k + 1] for part in proof)
-        multipliers = exact_multipliers(one, z, y) if bool(infeasible[k]) else None
-        ray = exact_direction(one, x) if multipliers is None and bool(unbounded[k]) else None
+        multipliers = _exact_multipliers(one, z, y) if bool(infeasible[k]) else None
+        ray = _exact_direction(one, x) if multipliers is None and bool(unbounded[k]) else None
         if multipliers is not None:
             proof.z[k], proof.y[k], empty[k] = multipliers[0][0], multipliers[1][0], True
         elif ray is not None:
@@ -60,33 +61,16 @@ def certify(form: StandardForm, proof: Point, infeasible: Tensor, unbounded: Ten
     return proof, empty, falls
 
 
-def exact_multipliers(one: StandardForm, z: Tensor, y: Tensor) -> tuple[Tensor, Tensor] | None:
-    """Multipliers near the given ones that prove one program infeasible; None where none is found.
-
-    Args:
-        one: A batch of one program.
-        z: Of G x <= h.  # shape: (1, k)
-        y: Of E x = e.  # shape: (1, p)
-    """
-    for candidate, equal in _multipliers(one, z, y):
-        complete = completed(one, candidate, equal)
-        if bool(contradicts(one, complete, equal)):
-            return complete, equal
-    return None
+def _exact_multipliers(one: StandardForm, z: Tensor, y: Tensor) -> tuple[Tensor, Tensor] | None:
+    """Multipliers near the given ones that prove one program infeasible; None where none is found."""
+    pairs = ((completed(one, candidate, equal), equal) for candidate, equal in _multipliers(one, z, y))
+    return next((pair for pair in pairs if bool(contradicts(one, *pair))), None)
 
 
-def exact_direction(one: StandardForm, x: Tensor) -> Tensor | None:
-    """A direction near the given one along which one program falls without end; None where none is found.
-
-    Args:
-        one: A batch of one program.
-        x: The direction.  # shape: (1, n)
-    """
-    for candidate in _directions(one, x):
-        kept: Tensor = kept_ray(one, candidate)
-        if bool(descends(one, kept)):
-            return kept
-    return None
+def _exact_direction(one: StandardForm, x: Tensor) -> Tensor | None:
+    """A direction near the given one along which one program falls without end; None where none is found."""
+    rays: Iterator[Tensor] = (kept_ray(one, candidate) for candidate in _directions(one, x))
+    return next((ray for ray in rays if bool(descends(one, ray))), None)
 
 
 def _rows(one: StandardForm) -> tuple[Array, Array]:
@@ -100,10 +84,12 @@ def _multipliers(one: StandardForm, z: Tensor, y: Tensor) -> Iterator[tuple[Tens
     G, E = _rows(one)
     own, equal = z[0].numpy(force=True), y[0].numpy(force=True)
     size = max(float(np.abs(part).max(initial=0.0)) for part in (own, equal))
+    # Too few rows cannot add up to 0, too many bring rounding back: from few to many.
     for share in tol.TAKES_PART:
         active = own > share * size
         K, w = np.concatenate([G[active], E]), np.concatenate([own[active], equal])
         for _ in range(2):
+            # The second projection takes away what rounding has left of the first.
             w = w - np.linalg.lstsq(K.T, K.T @ w, rcond=None)[0]
         count = int(np.count_nonzero(active))
         full = np.zeros_like(own)

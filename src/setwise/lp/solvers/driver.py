@@ -30,26 +30,10 @@ from setwise.lp.presolve.partition import partition, solve_separately
 from setwise.lp.problem import LinearProgram
 from setwise.lp.solution import Duals, Factor, Solution, Status, to_dtype, with_parts
 from setwise.lp.solvers import embedding, exterior_newton, highs
+from setwise.lp.solvers import newton_systems as systems
+from setwise.lp.solvers import per_element as elements
 from setwise.lp.solvers import tolerances as tol
 from setwise.lp.solvers.matrix_free import MatrixFreeForm, equilibrate_products
-from setwise.lp.solvers.newton_systems import (
-    Active,
-    ConjugateGradients,
-    Dense,
-    NewtonSystem,
-    Prepared,
-    Sparse,
-    check_system,
-    choose_system,
-)
-from setwise.lp.solvers.per_element import (
-    gather,
-    per_element,
-    prefers_per_element,
-    simplex_per_element,
-    solve_one,
-    vertex_solution,
-)
 from setwise.lp.solvers.phase_one import check_rays
 from setwise.lp.solvers.program import Program, to_array
 from setwise.lp.solvers.simplex import OptimalVertex
@@ -120,18 +104,22 @@ def _presolved(problem: LinearProgram, limits: Limits, start: Solution | None) -
 
 def _solve(problem: LinearProgram, limits: Limits, start: Solution | None) -> Solution:
     # One plain program has a way of its own, without the cost of a standard form.
-    program, found = Program.of(problem), None
+    program, result = Program.of(problem), None
     if program is not None:
         before = None if start is None else _multipliers(problem, start)
-        found = solve_one(program, limits.max_steps, limits.switch, before)
-        quick = vertex_solution(problem, program, found, limits.tolerance) if isinstance(found, OptimalVertex) else None
+        result = elements.solve_one(program, limits.max_steps, limits.switch, before)
+        quick = (
+            elements.vertex_solution(problem, program, result, limits.tolerance)
+            if isinstance(result, OptimalVertex)
+            else None
+        )
         if quick is not None:
             return quick
     form = StandardForm.of(problem)
     stages = Stages(form, limits)
     point = None if start is None else _point(form, start)
     if program is not None:
-        stages.accept(gather(form, [(program.rows, found)]).outcome, Scaling.identity(form))
+        stages.accept(elements.gather(form, [(program.rows, result)]).outcome, Scaling.identity(form))
     factor = stages.run(point, tried=program is not None)
     return replace(stages.status.solution(problem, "Interior"), factor=factor)
 
@@ -145,8 +133,8 @@ def _finish(problem: LinearProgram, solution: Solution, tolerance: float) -> Sol
 
     places = limit.nonzero().squeeze(-1)
     rest = problem.select(places) if problem.batch_shape else problem
-    found = highs.run(HiGHS(), rest, None, tolerance, None)
-    return replace(with_parts(solution, places, found), solver=f"{solution.solver}, HiGHS")
+    result = highs.run(HiGHS(), rest, None, tolerance, None)
+    return replace(with_parts(solution, places, result), solver=f"{solution.solver}, HiGHS")
 
 
 class Stages:
@@ -171,16 +159,18 @@ class Stages:
             The factorization of the active rows where all programs ended at a vertex of their own.
         """
         factor = None
-        if not tried and prefers_per_element(self.form, warm=start is not None):
+        if not tried and elements.prefers_per_element(self.form, warm=start is not None):
             factor = self.per_element(start)
+        # A start whose active rows are no plain vertex is of use to the exterior method only.
         if start is not None and self.status.unsolved().numel():
             self.warm_start(start)
-            if prefers_per_element(self.form):
+            if elements.prefers_per_element(self.form):
                 self.per_element()
         self.embedding()
         self.simplex()
         if self.capped and self.status.unsolved().numel():
             self.capped = False
+            # A lowered side or cost was met after all: solve with the program's own.
             self.scaled, self.scaling = equilibrate(self.form)
             self.embedding()
             self.simplex()
@@ -199,41 +189,41 @@ class Stages:
         if not whole:
             form, scaling = form.select(places), scaling.select(places)
             start = start and start.select(places)
-        solved = per_element(form, self.limits.max_steps, self.limits.switch, start)
+        solved = elements.per_element(form, self.limits.max_steps, self.limits.switch, start)
         self.accept(solved.outcome, scaling)
         return solved.factor if plain and whole and not self.status.unsolved().numel() else None
 
-    def accept(self, found: Outcome, scaling: Scaling) -> None:
+    def accept(self, result: Outcome, scaling: Scaling) -> None:
         """Record what was found for the unsolved programs, and finish where it is near an optimum."""
         places = self.status.unsolved()
-        self._record(found, scaling, places)
-        near = (found.code == NEAR).nonzero().squeeze(-1)
+        self._record(result, scaling, places)
+        near = (result.code == NEAR).nonzero().squeeze(-1)
         if near.numel():
-            self._round_off(found.code[near], places[near])
+            self._round_off(result.code[near], places[near])
 
     def warm_start(self, start: Point) -> None:
         """The exterior method from an earlier solution."""
         places = self.status.unsolved()
         scaled, scaling = self._scaled_at(places)
-        found = exterior_newton.run(
+        result = exterior_newton.run(
             scaled,
             scaling.scale(start.select(places)),
             exterior_newton.Penalty(tol.WARM_SIGMA),
             max_steps=tol.WARM_STEPS,
             tolerance=tol.WARM_ACCURACY,
         )
-        _record_exterior(self.status, found, scaling, places)
+        _record_exterior(self.status, result, scaling, places)
 
     def embedding(self) -> None:
         """The homogeneous embedding, which finds the optimum or why there is none."""
         places = self.status.unsolved()
         if places.numel():
             scaled, scaling = self._scaled_at(places)
-            found = embedding.run(scaled, max_steps=self.limits.max_steps, tolerance=self.limits.switch)
-            self._record(found, scaling, places)
-            open_ = ((found.code == NEAR) | (found.code == RUNNING)).nonzero().squeeze(-1)
+            result = embedding.run(scaled, max_steps=self.limits.max_steps, tolerance=self.limits.switch)
+            self._record(result, scaling, places)
+            open_ = ((result.code == NEAR) | (result.code == RUNNING)).nonzero().squeeze(-1)
             if open_.numel():
-                self._round_off(found.code[open_], places[open_])
+                self._round_off(result.code[open_], places[open_])
 
     def simplex(self) -> None:
         """The simplex method for what is left, from where the others ended."""
@@ -241,7 +231,7 @@ class Stages:
         if places.numel():
             scaled, scaling = self._scaled_at(places)
             point = scaling.scale(self.status.points_at(places))
-            self._record(simplex_per_element(scaled, point, self.limits.max_steps), scaling, places)
+            self._record(elements.simplex_per_element(scaled, point, self.limits.max_steps), scaling, places)
 
     def _scaled_at(self, places: Tensor) -> tuple[StandardForm, Scaling]:
         """The scaled programs at some places; a batch that is whole is not copied."""
@@ -249,21 +239,21 @@ class Stages:
             return self.scaled, self.scaling
         return self.scaled.select(places), self.scaling.select(places)
 
-    def _record(self, found: Outcome, scaling: Scaling, places: Tensor) -> None:
-        self.status.record(found, scaling, places, found.code == VERTEX, complete=self.capped)
+    def _record(self, result: Outcome, scaling: Scaling, places: Tensor) -> None:
+        self.status.record(result, scaling, places, result.code == VERTEX, complete=self.capped)
 
     def _round_off(self, code: Tensor, places: Tensor) -> None:
         """From recorded points near the optimum to a vertex after all, or the exterior method."""
         scaled, scaling = self.scaled.select(places), self.scaling.select(places)
         point = scaling.scale(self.status.points_at(places))
-        found = Outcome(point, code, torch.zeros_like(self.status.steps[places]))
-        embedding.round_to_vertex(scaled, found)
-        self._record(found, scaling, places)
+        result = Outcome(point, code, torch.zeros_like(self.status.steps[places]))
+        embedding.round_to_vertex(scaled, result)
+        self._record(result, scaling, places)
         rest = self.status.unsolved(places)
         if rest.numel():
             finish = exterior_newton.run(
                 scaled.select(rest),
-                found.point.select(rest),
+                result.point.select(rest),
                 exterior_newton.Penalty(tol.WARM_SIGMA),
                 max_steps=self.limits.max_steps,
                 tolerance=tol.FINISH_ACCURACY,
@@ -271,25 +261,23 @@ class Stages:
             _record_exterior(self.status, finish, scaling.select(rest), places[rest])
 
 
-def _record_exterior(status: BatchStatus, found: Outcome, scaling: Scaling, places: Tensor) -> None:
+def _record_exterior(status: BatchStatus, result: Outcome, scaling: Scaling, places: Tensor) -> None:
     """Record what the exterior method gave: whatever is no certificate may be optimal, even at its limit."""
-    point = (found.code != INFEASIBLE) & (found.code != UNBOUNDED)
-    status.record(found, scaling, places, point, complete=bool(point.any()))
+    point = (result.code != INFEASIBLE) & (result.code != UNBOUNDED)
+    status.record(result, scaling, places, point, complete=bool(point.any()))
 
 
 def run_exterior(
-    settings: ExteriorNewton,
-    problem: LinearProgram,
-    max_steps: int | None,
-    tolerance: float,
-    start: Solution | None,
+    settings: ExteriorNewton, problem: LinearProgram, max_steps: int | None, tolerance: float, start: Solution | None
 ) -> Solution:
     """The exterior method on an equilibrated program, verified on its own numbers."""
     level = tolerance_for(problem.dtype, tolerance)
-    system = choose_system(settings.linear_solver, problem)
-    check_system(system, problem)
+    system = systems.choose_system(settings.linear_solver, problem)
+    systems.check_system(system, problem)
     scaling = Equilibration.analyze(problem)
-    if scaling is None or not isinstance(system, Dense | Active | Sparse | ConjugateGradients):
+    if scaling is None or not isinstance(
+        system, systems.Dense | systems.Active | systems.Sparse | systems.ConjugateGradients
+    ):
         # A sketch knows the problem's own variables, an operator its own units.
         equilibrated = scaling is None and problem.has_entries
         solution = _exterior(settings, problem, system, max_steps, level, start, equilibrated=equilibrated)
@@ -303,26 +291,27 @@ def run_exterior(
 def _exterior(
     settings: ExteriorNewton,
     problem: LinearProgram,
-    system: NewtonSystem,
+    system: systems.NewtonSystem,
     max_steps: int | None,
     tolerance: float,
     start: Solution | None,
     *,
     equilibrated: bool,
 ) -> Solution:
-    written = problem.is_dense or isinstance(system, Dense | Active)
+    written = problem.is_dense or isinstance(system, systems.Dense | systems.Active)
     form: StandardForm = StandardForm.of(problem) if written else MatrixFreeForm.of(problem)
     status = BatchStatus(form, tolerance, equilibrated=equilibrated)
     point = form.zero() if start is None else _point(form, start)
-    lowered = capped(form) if isinstance(system, Dense | Active) else form
+    # Caps are found from sorted entries of dense forms only; products are scaled by norms.
+    lowered = capped(form) if isinstance(system, systems.Dense | systems.Active) else form
     for part in (lowered, form) if lowered is not form else (form,):  # what cannot bind should not set the scale
         scaled, scaling = equilibrate_products(part) if isinstance(part, MatrixFreeForm) else equilibrate(part)
-        prepared: Prepared = system.prepare(problem, scaling.column)
+        prepared: systems.Prepared = system.prepare(problem, scaling.column)
         places = status.unsolved()
         if places.numel():
             own, begin = prepared.select(places), scaling.select(places)
             limit = tol.EXTERIOR_STEPS if prepared.exact else tol.EXTERIOR_STEPS_INEXACT
-            found = exterior_newton.run(
+            result = exterior_newton.run(
                 scaled.select(places),
                 begin.scale(point.select(places)),
                 exterior_newton.Penalty(1 / settings.penalty, settings.growth),
@@ -330,17 +319,13 @@ def _exterior(
                 tolerance=min(tolerance, tol.EXTERIOR_ACCURACY),
                 system=own,
             )
-            _record_exterior(status, found, begin, places)
+            _record_exterior(status, result, begin, places)
     check_rays(status, scaled, scaling, 100, None if written else prepared)
     return status.solution(problem, "ExteriorNewton")
 
 
 def run_undamped(
-    settings: ExteriorNewton,
-    problem: LinearProgram,
-    max_steps: int | None,
-    tolerance: float,
-    start: Solution | None,
+    settings: ExteriorNewton, problem: LinearProgram, max_steps: int | None, tolerance: float, start: Solution | None
 ) -> Solution:
     """The papers' loop; only the residuals tell whether it got there."""
     form = StandardForm.of(problem)
@@ -370,7 +355,7 @@ def _point(form: StandardForm, start: Solution) -> Point:
 
 
 def _multipliers(problem: LinearProgram, start: Solution) -> Array:
-    """Those of an earlier solution of one program, over [A; -I; I]; nothing positive where it does not fit."""
+    """Multipliers of an earlier solution of one program over [A; -I; I]; zeros where it does not fit."""
     dual = start.dual
     every = torch.cat([dual.inequality, dual.lower, dual.upper], -1).reshape(-1)
     rows = problem.inequalities + 2 * problem.variables

@@ -1,4 +1,4 @@
-"""The interior start: Mehrotra's predictor-corrector on the homogeneous self-dual embedding, batched.
+"""Mehrotra's predictor-corrector on the homogeneous self-dual embedding, batched.
 
 For min c'x s.t. G x + s = h, E x = e, s >= 0 with multipliers z >= 0 and y, the embedding adds tau, kappa >= 0:
 
@@ -10,7 +10,7 @@ one method finds the optimum or the certificate, from the same start, without a 
 
 Each step factors G' diag(z/s) G once and solves with it three times. It is stopped early: once the rows with z > s are
 as many as it takes to fix a point, that vertex is solved for directly, and if it proves optimal it is exact. Where the
-optimum is no plain vertex, the steps go on and the exterior method finishes (:mod:`setwise.lp.solvers.exterior_newton`).
+optimum is no plain vertex, the steps go on and :mod:`setwise.lp.solvers.exterior_newton` finishes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from setwise.lp.standard_form import Point, StandardForm, at_least, at_most, dot
 
 @dataclass
 class Iterate:
-    """Where the embedding stands."""
+    """Iterate of the embedding."""
 
     x: AnyArray  # shape: (batch, n)
     s: AnyArray  # shape: (batch, k)
@@ -56,7 +56,7 @@ class Iterate:
 
 @dataclass(frozen=True)
 class Residual:
-    """How far the embedding's equations are from holding."""
+    """Residuals of the embedding's equations."""
 
     dual: AnyArray  # shape: (batch, n)
     equality: AnyArray  # shape: (batch, p)

@@ -1,4 +1,4 @@
-"""The exterior finish: Mangasarian's penalty with multiplier steps, minimized by Newton's method, batched.
+"""Exterior penalty method with multiplier steps: Mangasarian's function minimized by Newton's method, batched.
 
 With sigma = 1 / penalty, each outer step minimizes over x the piecewise quadratic
 
@@ -8,8 +8,8 @@ and then sets z = relu(z + sigma (G x - h)), y = y + sigma (E x - e). With z = y
 Mangasarian's function (1975, 2004), divided by the penalty: its minimizer gives an exact dual solution but breaks the
 constraints by O(penalty). The multiplier steps take that away, in finitely many steps for a linear program, and the
 last term keeps the Hessian positive definite where the optimum is not unique. The inner minimization takes Newton steps
-with an exact line search (:mod:`setwise.lp.solvers.line_search`) and ends when the set of active rows stays the same, for then
-the step was exact.
+with an exact line search (:mod:`setwise.lp.solvers.line_search`) and ends when the set of active rows stays the same,
+for then the step was exact.
 
 If a program has no feasible point the multipliers run off along a Farkas ray, if it is unbounded the points run off
 along a ray: the last difference is tested for being one.
@@ -86,6 +86,7 @@ def run(
         better = residual < best
         stalled = torch.where(residual < 0.5 * best, 0.0, stalled + 1)
         best = torch.where(better, residual, best)
+        # Outer steps are not monotone: the best point so far is the answer, unless a certificate takes its place.
         store = better | (code != RUNNING)
         for kept, value in zip(result.point, point, strict=True):
             kept[places[store]] = value[store]
@@ -96,11 +97,13 @@ def run(
         keep = (~done).nonzero().squeeze(-1)
         if keep.numel() == 0:
             break
+        # Finished elements are left out, so that one hard element does not keep the batch at full cost.
         form, point, places = form.select(keep), Point(*(part[keep] for part in point)), places[keep]
         system = system.select(keep)
         best, stalled = best[keep], stalled[keep]
         worst = float(residual[keep].max())
         if worst > 0.25 * last:
+            # A larger sigma makes outer steps longer but the inner systems worse conditioned.
             sigma = min(sigma * penalty.growth, penalty.largest)
         last = worst
     return result
@@ -127,6 +130,7 @@ def minimize_penalty(form: StandardForm, start: Point, penalty: float, *, max_st
 
     Where it is not unique, the one nearest to the start to rounding.  # shape: (batch, n)
     """
+    # Multipliers of 0 make the augmented Lagrangian Mangasarian's plain penalty.
     zero = Point(start.x, torch.zeros_like(start.z), torch.zeros_like(start.y))
     return _newton(form, zero, 1 / penalty, max_steps, ridge=tol.PENALTY_RIDGE, system=Dense())[0]
 
@@ -152,7 +156,7 @@ def undamped_step(form: StandardForm, y: Tensor, penalty: float, *, ridge: float
 
 
 def undamped_point(form: StandardForm, y: Tensor, penalty: float) -> Point:
-    """What the papers read off y: v = relu(G y - h) / penalty, and the projection of y onto the rows with v > 0."""
+    """The papers' point at y: v = relu(G y - h) / penalty, and the projection of y onto the rows with v > 0."""
     t = (form.G(y) - form.h) * form.mask
     active = (t > 0).to(form.c.dtype)
     normal = torch.linalg.pinv(form.normal(active) + form.E.mT @ form.E, hermitian=True)
@@ -165,6 +169,7 @@ def _minimize(
     form: StandardForm, start: Point, sigma: float, max_steps: int, system: Prepared, goal: float
 ) -> tuple[Point, int]:
     """The inner minimization and the multiplier step after it; also the Newton steps taken."""
+    # The proximal term |x - x_last|^2 / (2 sigma), divided by sigma as all of the objective is.
     ridge = 1 / sigma**2
     x, t, steps = _newton(form, start, sigma, max_steps, ridge=ridge, system=system, goal=goal / sigma)
     return Point(x, sigma * t.relu(), start.y + sigma * (form.Ex(x) - form.e)), steps
@@ -210,6 +215,7 @@ def _newton(
         length = torch.where(torch.isfinite(length) & moving, length, 0.0)
         x = x + length.unsqueeze(-1) * d
         t = (form.G(x) - form.h + shift) * form.mask
+        # A step of length 0 cannot change anything in the next iteration either.
         moving = moving & (length > 0)
         if system.exact:
             moving = moving & ((t > 0) != active).any(-1)
@@ -225,12 +231,13 @@ def _conjugate(
         return -step, gradient, size
     beta = (dot(gradient - last, step) / turn.clamp(min=tol.TINY)).clamp(min=0.0)
     mixed = beta.unsqueeze(-1) * d - step
+    # An inexact preconditioner may turn the mixed direction uphill; then the plain one is taken.
     falls = dot(gradient, mixed) < 0
     return torch.where(falls.unsqueeze(-1), mixed, -step), gradient, size
 
 
 def _rays(form: StandardForm, before: Point, after: Point) -> Tensor:
-    """Whether the last outer step went along a certificate of infeasibility or unboundedness."""
+    """Certificate test: whether the last outer step went along a Farkas or recession ray."""
     dx, dz, dy = (new - old for new, old in zip(after, before, strict=True))
     price = dot(form.h, dz) + dot(form.e, dy)
     wrong = torch.maximum(largest(form.Gt(dz) + form.Ety(dy)), (-dz).relu().amax(-1) if dz.shape[-1] else 0 * price)

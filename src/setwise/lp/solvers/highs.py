@@ -1,4 +1,4 @@
-"""Linear programs through HiGHS (extra ``lp``): for large sparse programs on the CPU.
+"""HiGHS interface (extra ``lp``): simplex and interior-point methods for large sparse programs on the CPU.
 
 HiGHS answers for one program at a time, in float64, so a batch is a loop. What it says is not taken on trust: residuals
 and gap are computed here from the program itself, and a program is called infeasible or unbounded only beside a
@@ -44,7 +44,7 @@ _RETRIES: tuple[dict[str, Any], ...] = (*_ATTEMPTS[1:], {"solver": "ipm"})
 
 
 class _End(NamedTuple):
-    """Where one program ended: a point, the multipliers of its rows (A, then A_eq), and the certificates."""
+    """Outcome of one program: a point, the multipliers of its rows (A, then A_eq), and the certificates."""
 
     status: Status | None  # None: HiGHS cannot tell
     z: Array  # shape: (n,)
@@ -77,10 +77,10 @@ def run(
         ends.append((model, runner.solve(model, first)))
 
     def gathered() -> Solution:
-        found = _gather(ends, scaled, batch, f"HiGHS({settings.method})")
+        result = _gather(ends, scaled, batch, f"HiGHS({settings.method})")
         if scaling is not None:  # both in the units of the program and in those that suit it
-            found = scaling.postsolve(verify(scaled, found, level))
-        return verify(problem, found, level, equilibrated=scaling is None)
+            result = scaling.postsolve(verify(scaled, result, level))
+        return verify(problem, result, level, equilibrated=scaling is None)
 
     solution = gathered()
     for attempt in _RETRIES:
@@ -212,12 +212,12 @@ def _crossed(model: Model, j: int) -> _End:
 
 
 def _ray(getter: Callable[[], tuple[Any, bool, Any]]) -> Array | None:
-    _, found, ray = getter()
-    return np.asarray(ray, dtype=np.float64) if found else None
+    _, result, ray = getter()
+    return np.asarray(ray, dtype=np.float64) if result else None
 
 
 def _either_sign(check: Callable[[Array | None], Any], ray: Array | None) -> Any:
-    """What the check makes of a ray, whose sign HiGHS does not promise."""
+    """Normalized ray of either sign: HiGHS does not promise one."""
     if ray is None:
         return None
     made = check(ray)

@@ -1,4 +1,4 @@
-"""One linear program as NumPy arrays for HiGHS, its auxiliary programs, and the check of points and certificates."""
+"""Model of one linear program for HiGHS, its auxiliary programs, and the check of points and certificates."""
 
 from __future__ import annotations
 
@@ -181,12 +181,12 @@ class Model:
 def models(problem: LinearProgram, batch: tuple[int, ...]) -> Iterator[Model]:
     """The programs of a batch one after the other; a matrix shared by all of them is read once."""
 
-    def flat(values: Tensor) -> Array:
+    def rows_of(values: Tensor) -> Array:
         array = values.detach().cpu().numpy().astype(np.float64)
         return np.broadcast_to(array, (*batch, array.shape[-1])).reshape(math.prod(batch), array.shape[-1])
 
-    c, b, b_eq, lower, upper = map(flat, (problem.c, problem.b, problem.b_eq, problem.lower, problem.upper))
-    offset = flat(problem.offset.unsqueeze(-1))
+    c, b, b_eq, lower, upper = map(rows_of, (problem.c, problem.b, problem.b_eq, problem.lower, problem.upper))
+    offset = rows_of(problem.offset.unsqueeze(-1))
     side = np.concatenate([b, b_eq], axis=1)
     shared = len(problem.A.shape) == len(problem.A_eq.shape) == 2
     matrix = _stack(problem) if shared or not batch else None

@@ -58,8 +58,8 @@ def run(program: Program, max_steps: int, tolerance: float) -> OptimalVertex | N
 def resume(program: Program, active: Index) -> OptimalVertex | None:
     """The vertex by pivots from the active rows of an earlier solution, where that is the shorter way."""
     most = 10 + len(program.c)
-    found = _on_size_one(program, lambda scaled: crossover(scaled, active, pivots=most, steps=1))
-    return found if isinstance(found, OptimalVertex) else None
+    result = _on_size_one(program, lambda scaled: crossover(scaled, active, pivots=most, steps=1))
+    return result if isinstance(result, OptimalVertex) else None
 
 
 def by_simplex(program: Program, x: Array, z: Array, pivots: int) -> OptimalVertex | FarkasRay | RecessionRay | None:
@@ -69,25 +69,25 @@ def by_simplex(program: Program, x: Array, z: Array, pivots: int) -> OptimalVert
 
     def run(scaled: Program) -> OptimalVertex | None:
         slack = np.maximum(scaled.h - scaled.G @ (x / size), tol.TINY)
-        found = simplex(scaled, np.nan_to_num(z / price / slack), pivots)
-        if isinstance(found, FarkasRay | RecessionRay):
-            proofs.append(found)  # true in any size
+        result = simplex(scaled, np.nan_to_num(z / price / slack), pivots)
+        if isinstance(result, FarkasRay | RecessionRay):
+            proofs.append(result)  # true in any size
             return None
-        return found
+        return result
 
-    found = _on_size(program, size, price, run)
-    return found if isinstance(found, OptimalVertex) else proofs[0] if proofs else None
+    result = _on_size(program, size, price, run)
+    return result if isinstance(result, OptimalVertex) else proofs[0] if proofs else None
 
 
 def _sizes(program: Program) -> tuple[float, float]:
-    """Of the sides and of the cost."""
+    """Largest side and largest cost."""
     return max(_size(program.h), _size(program.e)), _size(program.c)
 
 
 def _on_size_one(
     program: Program, run: Callable[[Program], OptimalVertex | Nearby | None]
 ) -> OptimalVertex | Nearby | None:
-    """What is found for the program with its cost and sides brought to size 1, in the program's own size.
+    """Run on the program with cost and sides scaled to size 1, and unscale the result.
 
     Where sides or costs were lowered for that, a vertex must meet none of these sides, and its multipliers are those of
     the program's own cost.
@@ -96,16 +96,16 @@ def _on_size_one(
     size, price = _sizes(lowered)
     if not (size and price):
         return None
-    found = _on_size(lowered, size, price, run)
-    if lowered is program or found is None:
-        return found
-    if isinstance(found, Nearby) or (lowered.h[found.active] != program.h[found.active]).any():
+    result = _on_size(lowered, size, price, run)
+    if lowered is program or result is None:
+        return result
+    if isinstance(result, Nearby) or (lowered.h[result.active] != program.h[result.active]).any():
         return None
-    w = solved(found.K.T, found.inverse.T, -program.c)
-    count = len(found.active)
-    z = np.zeros_like(found.z)
-    z[found.active] = np.maximum(w[:count], 0.0)
-    return replace(found, z=z, y=w[count:])
+    w = solved(result.K.T, result.inverse.T, -program.c)
+    count = len(result.active)
+    z = np.zeros_like(result.z)
+    z[result.active] = np.maximum(w[:count], 0.0)
+    return replace(result, z=z, y=w[count:])
 
 
 def _on_size(
@@ -116,13 +116,13 @@ def _on_size(
     scaled = program.resized(size, price)
     with np.errstate(all="ignore"):  # what overflows is left to the batched method
         try:
-            found = run(scaled)
+            result = run(scaled)
         except np.linalg.LinAlgError:
             return None
-    if found is None:
+    if result is None:
         return None
-    x, z, y = found.x * size, found.z * price, found.y * price
-    return replace(found, x=x, z=z, y=y) if isinstance(found, OptimalVertex) else Nearby(x, z, y, found.steps)
+    x, z, y = result.x * size, result.z * price, result.y * price
+    return replace(result, x=x, z=z, y=y) if isinstance(result, OptimalVertex) else Nearby(x, z, y, result.steps)
 
 
 def _iterate(program: Program, max_steps: int, tolerance: float) -> OptimalVertex | Nearby | None:
@@ -197,7 +197,7 @@ def _start(program: Program) -> _Iterate:
 
 
 def _factored(program: Program, weight: Array) -> Callable[[Array], Array]:
-    """What solves [[G' diag(weight) G, E'], [E, 0]] v = right."""
+    """Factorization that solves [[G' diag(weight) G, E'], [E, 0]] v = right."""
     matrix = program.normal(weight)
     n, p = len(program.c), len(program.e)
     if n + p <= tol.PLAIN_INVERSE:
@@ -219,7 +219,7 @@ def _factored(program: Program, weight: Array) -> Callable[[Array], Array]:
 
 
 def _cholesky(matrix: Array) -> Callable[[Array], Array]:
-    """What solves with a positive definite matrix; torch has the triangular solves that NumPy has not."""
+    """Cholesky solve with a positive definite matrix; torch has the triangular solves that NumPy has not."""
     diagonal = matrix.reshape(-1)[:: len(matrix) + 1]
     diagonal += tol.CHOLESKY_RIDGE * diagonal.max()
     lower, info = torch.linalg.cholesky_ex(torch.from_numpy(matrix))

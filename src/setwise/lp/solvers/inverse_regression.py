@@ -1,10 +1,10 @@
-"""Sufficient dimension reduction: the directions of the features on which a response depends.
+"""Sliced inverse regression: the directions of the features on which a response depends.
 
-Sliced inverse regression (Li, 1991): whiten the features, cut the response into slices, and take the covariance of the
-slices' means. If the response depends on the features through B'x alone, and the features are elliptical, the leading
-eigenvectors span B. There are at most (slices - 1) of them; with a response of two values, one. The rest of the space
-is ordered by sliced average variance estimation (Cook and Weisberg, 1991), by how much the covariance inside the slices
-differs from that of all: it sees what the means cannot.
+The method (Li, 1991) serves sufficient dimension reduction: whiten the features, cut the response into slices, and take
+the covariance of the slices' means. If the response depends on the features through B'x alone, and the features are
+elliptical, the leading eigenvectors span B. There are at most (slices - 1) of them; with a response of two values, one.
+The rest of the space is ordered by sliced average variance estimation (Cook and Weisberg, 1991), by how much the
+covariance inside the slices differs from that of all: it sees what the means cannot.
 
 How many directions to keep is chosen by cross validation: the response of a held-out sample is predicted by the mean of
 its nearest neighbours in the reduced features, which needs no model and is spoilt by directions that say nothing.
@@ -51,10 +51,10 @@ def directions(features: Tensor, response: Tensor, slices: int, shrinkage: float
         within += share * away @ away
     strength, vectors = torch.linalg.eigh(between)
     vectors = vectors.flip(-1)
-    told = min(count - 1, int((strength > tol.VARIANCE_RANK).sum()))
-    rest = vectors[:, told:]
+    significant = min(count - 1, int((strength > tol.VARIANCE_RANK).sum()))
+    rest = vectors[:, significant:]
     inside = torch.linalg.eigh(rest.mT @ within @ rest).eigenvectors.flip(-1)
-    ordered = torch.cat([vectors[:, :told], rest @ inside], 1)
+    ordered = torch.cat([vectors[:, :significant], rest @ inside], 1)
     return torch.cat([whitening @ ordered, axes[:, ~kept]], 1)
 
 

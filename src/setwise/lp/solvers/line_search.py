@@ -1,4 +1,4 @@
-"""The exact minimizer of a convex piecewise quadratic along a line, for a whole batch.
+"""Exact line search: the minimizer of a convex piecewise quadratic along a line, batched.
 
     phi(a) = linear * a + quadratic * a^2 / 2 + sum_i weight * relu(t_i + a q_i)^2 / 2,     a >= 0
 

@@ -1,4 +1,4 @@
-"""A batch of programs whose matrices are not written out: the system of :mod:`setwise.lp.standard_form` by its products.
+"""Matrix-free standard form: programs whose matrices are known by their products.
 
 CSR matrices are multiplied as they are, with a transposed copy beside them; operators by their own ``matvec`` and
 ``rmatvec``. Scaling multiplies from both sides around the product and never touches the matrix. What scaling and
@@ -9,7 +9,7 @@ estimated: for random signs r, the mean of (A diag(w)^1/2 r)^2 is (A * A) w.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -116,6 +116,7 @@ class Products:
         product = rmatvec if transposed else matvec
         if not batch_of(matrix):
             return product(matrix, x.to(self.dtype)).to(torch.float64)
+        # An operator of many matrices multiplies for all of them: other elements get zeros.
         whole = x
         if self.places is not None:
             whole = x.new_zeros(self.batch.numel(), x.shape[1])
@@ -137,6 +138,7 @@ class Products:
                 )
                 return (squared @ weight.mT).mT
             return self._product(weight, transposed=transposed, matrix=self.matrix**2)
+        # Fixed, so that equal programs are scaled alike.
         generator = torch.Generator().manual_seed(0)
         total = torch.zeros(weight.shape[0], self.shape[2 if transposed else 1], dtype=torch.float64)
         total = total.to(weight.device)
@@ -146,96 +148,58 @@ class Products:
         return total / tol.OPERATOR_PROBES
 
 
+class _Magnitude(NamedTuple):
+    """The products of a matrix with absolute entries."""
+
+    matrix: Products
+
+    def times(self, x: Tensor) -> Tensor:
+        return self.matrix.sizes(x)
+
+    def back(self, y: Tensor) -> Tensor:
+        return self.matrix.sizes_back(y)
+
+
 @dataclass(frozen=True)
 class MatrixFreeForm(StandardForm):
     """A system whose ``A`` and ``E`` are :class:`Products`."""
 
     @classmethod
-    def of(cls, problem: LinearProgram) -> Self:
-        """The system of a program; no matrix is written out."""
-        batch, count = problem.batch_shape, problem.batch_shape.numel()
-
-        def flattened(value: Tensor) -> Tensor:
-            return value.detach().to(torch.float64).expand(*batch, -1).reshape(count, value.shape[-1])
-
-        sides = [flattened(problem.b), -flattened(problem.lower), flattened(problem.upper)]
-        has_lower, has_upper = (bool(torch.isfinite(side).any()) for side in sides[1:])
-        kept = [side for side, keep in zip(sides, (True, has_lower, has_upper), strict=True) if keep]
-        h = torch.cat(kept, -1)
-        mask = torch.isfinite(h)
-        return cls(
-            c=flattened(problem.c),
-            A=Products.of(problem.A, problem),
-            E=Products.of(problem.A_eq, problem),
-            e=flattened(problem.b_eq),
-            h=torch.where(mask, h, 0.0),
-            mask=mask.to(torch.float64),
-            has_lower=has_lower,
-            has_upper=has_upper,
-        )
+    def _matrix(cls, matrix: Matrix, problem: LinearProgram) -> Products:
+        """The products with a matrix of a problem; it is not written out."""
+        return Products.of(matrix, problem)
 
     @property
     def written_out(self) -> bool:
         """They are not."""
         return False
 
-    def G(self, x: Tensor) -> Tensor:
-        """G x.  # shape: (batch, k)."""
-        parts = [self.A.times(x)]
-        if self.has_lower:
-            parts.append(-x)
-        if self.has_upper:
-            parts.append(x)
-        rows: Tensor = torch.cat(parts, -1) * self.mask
-        return rows
+    @staticmethod
+    def times(matrix: Any, x: Any) -> Any:
+        """A matrix times vectors.  # shape: (batch, m)."""
+        return matrix.times(x)
 
-    def Gt(self, z: Tensor) -> Tensor:
-        """G' z; masked entries of z must be 0.  # shape: (batch, n)."""
-        rows, lower, upper = self.split(z)
-        result: Tensor = self.A.back(rows)
-        if lower is not None:
-            result = result - lower
-        if upper is not None:
-            result = result + upper
-        return result
+    @staticmethod
+    def back(matrix: Any, y: Any) -> Any:
+        """The transposed matrix times vectors.  # shape: (batch, n)."""
+        return matrix.back(y)
 
-    def Ex(self, x: Tensor) -> Tensor:
-        """E x.  # shape: (batch, p)."""
-        product: Tensor = self.E.times(x)
-        return product
-
-    def Ety(self, y: Tensor) -> Tensor:
-        """E' y.  # shape: (batch, n)."""
-        product: Tensor = self.E.back(y)
-        return product
-
-    def sizes_of(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """|G| |x| and |E| |x|, for operators the roots of sums of squares.  # shape: (batch, k), (batch, p)."""
-        bounds = [x.abs()] * (int(self.has_lower) + int(self.has_upper))
-        rows: Tensor = torch.cat([self.A.sizes(x), *bounds], -1) * self.mask
-        return rows, self.E.sizes(x)
-
-    def sizes_back(self, z: Tensor, y: Tensor) -> Tensor:
-        """|G|' |z| + |E|' |y|.  # shape: (batch, n)."""
-        rows, lower, upper = self.split(z.abs())
-        total: Tensor = self.A.sizes_back(rows) + self.E.sizes_back(y)
-        for part in (lower, upper):
-            if part is not None:
-                total = total + part
-        return total
+    @staticmethod
+    def magnitude(matrix: Products) -> Any:
+        """The matrix with absolute entries; for an operator the roots of sums of squares."""
+        return _Magnitude(matrix)
 
     def largest_in_rows(self, weight: Tensor) -> Tensor:
         """Norms of the weighted rows of G, in the place of their largest entries.  # shape: (batch, k)."""
-        bounds = [weight] * (int(self.has_lower) + int(self.has_upper))
-        return torch.cat([self.A.squares(weight**2).sqrt(), *bounds], -1)
+        rows: Tensor = self.with_bounds(self.A.squares(weight**2).sqrt(), weight, weight)
+        return rows
 
     def peaks(self) -> tuple[Tensor, Tensor, Tensor]:
         """Norms of the rows of G, the rows of E and the columns, in the place of their largest entries."""
         ones = torch.ones_like(self.c)
-        bounds = [ones] * (int(self.has_lower) + int(self.has_upper))
         rows, rows_eq = (part.squares(ones).sqrt() for part in (self.A, self.E))
         columns = self.A.squares_back(torch.ones_like(rows)) + self.E.squares_back(torch.ones_like(rows_eq))
-        return torch.cat([rows, *bounds], -1), rows_eq, columns.sqrt()
+        return self.with_bounds(rows, ones, ones), rows_eq, columns.sqrt()
 
     def normal(self, weight: Any) -> Any:  # noqa: ARG002
         """Refused: it would be as large as what is not written out."""
@@ -251,8 +215,7 @@ def equilibrate_products(form: MatrixFreeForm) -> tuple[MatrixFreeForm, Scaling]
         c = _root(A.squares_back(torch.ones_like(row)) + E.squares_back(torch.ones_like(row_eq)))
         A, E = A.scaled(r, c), E.scaled(q, c)
         row, row_eq, column = row * r, row_eq * q, column * c
-    bounds = [1 / column] * (int(form.has_lower) + int(form.has_upper))
-    row_all = torch.cat([row, *bounds], -1)
+    row_all = form.with_bounds(row, 1 / column, 1 / column)
     cost, h, e = form.c * column, form.h * row_all, form.e * row_eq
     size = torch.maximum(largest(h), largest(e)).clamp(min=tol.LEAST_SIZE).unsqueeze(-1)
     price = largest(cost).clamp(min=tol.LEAST_SIZE).unsqueeze(-1)

@@ -1,4 +1,4 @@
-"""The systems of Newton's system: how (G'DG + E'E + ridge I) d = r is solved, D the active rows.
+"""Linear solvers of Newton's system (G'DG + E'E + ridge I) d = r, D the active rows.
 
 A system is a settings object; prepared for a problem, its ``bind(form, ridge)`` gives a function of the active rows and
 the right-hand side. All of these give the same d:
@@ -38,10 +38,10 @@ class Prepared(Protocol):
     exact: ClassVar[bool]  # whether a step that keeps the active rows has reached the minimizer
 
     def bind(self, form: StandardForm, ridge: float) -> Solve:
-        """What solves the systems of the (scaled) programs."""
+        """The solve function for the systems of the (scaled) programs."""
 
     def select(self, index: Tensor) -> Prepared:
-        """The same for some elements of the batch."""
+        """The prepared solver of some elements of the batch."""
 
 
 @runtime_checkable
@@ -53,7 +53,7 @@ class NewtonSystem(Protocol):
 
 
 class Stateless:
-    """What the systems share that need to know nothing of the problem beforehand."""
+    """Base of linear solvers that prepare nothing for a problem."""
 
     def prepare(self, problem: LinearProgram, column: Tensor) -> Self:  # noqa: ARG002
         """Itself."""
@@ -133,6 +133,7 @@ class _SparseElement:
     def __init__(self, sparse: Any, A: Any, E: Any) -> None:
         self.sparse, self.A = sparse, A
         limit = tol.FULL_ROW * np.sqrt(A.shape[1])
+        # K'K of a row with r entries has r^2 of them.
         self.full = np.diff(A.indptr) > limit  # shape: (m,)
         full = np.diff(E.indptr) > limit
         self.E_full = E[full]
@@ -150,6 +151,7 @@ class _SparseElement:
         if F.shape[0]:
             matrix = self.sparse.block_array([[matrix, F.T], [F, -self.sparse.eye_array(F.shape[0])]])
         matrix = matrix.tocsc()
+        # The matrix is symmetric and quasi-definite, so that no pivoting for stability is needed.
         factor = splu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
         side = np.concatenate([right, np.zeros(F.shape[0])])
         d = factor.solve(side)
@@ -185,6 +187,7 @@ class ConjugateGradients(Stateless):
 
         def solve(active: Tensor, right: Tensor) -> Tensor:
             nonlocal last
+            # While the active rows change, the system changes too, and an accurate solution is wasted.
             settled, last = (active == last).all(-1), active
             accuracy = torch.where(settled, self.accuracy, self.loose)
             on = active.to(right.dtype)
@@ -252,11 +255,13 @@ def check_system(system: NewtonSystem, problem: LinearProgram) -> None:
             matrix = getattr(problem, name)
             if not isinstance(matrix, Tensor):
                 raise TypeError(
-                    f'Expected `{name}` to be a tensor for linear_solver="sparse", but got {kind(matrix)}; use linear_solver="cg".'
+                    f'Expected `{name}` to be a tensor for linear_solver="sparse", but got {kind(matrix)}; '
+                    'use linear_solver="cg".'
                 )
         if problem.device.type != "cpu":
             raise _checks.InputError(
-                f'Expected a program on the CPU for linear_solver="sparse", but got {problem.device}; use linear_solver="cg".'
+                f'Expected a program on the CPU for linear_solver="sparse", but got {problem.device}; '
+                'use linear_solver="cg".'
             )
 
 
@@ -293,7 +298,7 @@ def by_rows(K: Tensor, diagonal: Tensor, right: Tensor) -> Tensor:
 
 
 def bounds_diagonal(form: StandardForm, active: Tensor) -> Tensor:
-    """What the active bounds add to the diagonal.  # shape: (batch, n)."""
+    """Diagonal part of the Hessian: active bounds.  # shape: (batch, n)."""
     _, lower, upper = form.split(active)
     total = torch.zeros_like(form.c)
     for part in (lower, upper):

@@ -1,4 +1,4 @@
-"""Systems with G' diag(weight) G and equality rows, factored once for any number of right-hand sides.
+"""Normal equations of the interior method, factored once for any number of right-hand sides.
 
     [ M  E' ] [x]   [r]
     [ E  0  ] [y] = [q],      M = G' diag(weight) G + a little of the identity
@@ -52,7 +52,7 @@ class NormalEquations:
 
 
 class _Cholesky:
-    """Of torch tensors; elements that are not positive definite to rounding get a growing ridge."""
+    """Cholesky factors of torch tensors; elements that are not positive definite to rounding get a growing ridge."""
 
     def __init__(self, matrix: Tensor) -> None:
         diagonal = matrix.diagonal(dim1=-2, dim2=-1)
@@ -74,7 +74,7 @@ class _Cholesky:
 
 
 class _Inverse:
-    """The same on NumPy arrays, by the inverse of the triangular factor, as accurate as substitution would be."""
+    """Cholesky factors on NumPy arrays: the inverse of the triangular one, as accurate as substitution."""
 
     def __init__(self, matrix: np.ndarray) -> None:
         place = np.arange(matrix.shape[-1])

@@ -32,14 +32,14 @@ Found = OptimalVertex | Nearby | None
 
 @dataclass(frozen=True)
 class ElementResults:
-    """What was found, and the factorization where all programs ended at a vertex that is their one optimum."""
+    """Outcome, and the factorization where all programs ended at a vertex that is their one optimum."""
 
     outcome: Outcome  # codes VERTEX, NEAR and RUNNING, the last with no steps
     factor: VertexFactor | None
 
 
 def prefers_per_element(form: StandardForm, *, warm: bool = False) -> bool:
-    """Whether the programs should be taken one by one; with earlier solutions at hand, they should on any CPU."""
+    """Whether each program should be solved by itself; with earlier solutions at hand, always on the CPU."""
     batch, m, p, n = form.sizes
     return form.c.device.type == "cpu" and p < n and (warm or batch <= tol.FEW_PROGRAMS or m * n >= tol.LARGE_PROGRAM)
 
@@ -74,11 +74,11 @@ def per_element(
     failures = 0
     keep = form.c.shape[0] * form.c.shape[1] ** 2 <= tol.KEPT_INVERSES
     for k, program in enumerate(_programs(form)):
-        found = solve_one(program, max_steps, tolerance, None if before is None else before[k])
-        if isinstance(found, OptimalVertex) and not keep:
-            found = replace(found, K=found.K[:0], inverse=found.K[:0], strict=False)
-        pairs.append((program.rows, found))
-        failures += found is None
+        result = solve_one(program, max_steps, tolerance, None if before is None else before[k])
+        if isinstance(result, OptimalVertex) and not keep:
+            result = replace(result, K=result.K[:0], inverse=result.K[:0], strict=False)
+        pairs.append((program.rows, result))
+        failures += result is None
         if failures == tol.FAILURES:
             break
     return gather(form, pairs)
@@ -128,18 +128,18 @@ def _by_row(form: StandardForm, z: Tensor) -> Array:
 
 
 def gather(form: StandardForm, pairs: Sequence[tuple[Index, Found]]) -> ElementResults:
-    """What was found for the first programs of a batch, each with its rows, as the other methods give it."""
+    """Collect the results of the first programs of a batch, each with its rows, into one outcome."""
     batch, m, p, n = form.sizes
     every, x, y = np.zeros((batch, m + 2 * n)), np.zeros((batch, n)), np.zeros((batch, p))
     code, steps = np.full(batch, RUNNING), np.zeros(batch, dtype=np.int64)
     vertices: list[tuple[Index, OptimalVertex]] = []
-    for k, (rows, found) in enumerate(pairs):
-        if found is None:
+    for k, (rows, result) in enumerate(pairs):
+        if result is None:
             continue
-        x[k], y[k], every[k, rows] = found.x, found.y, found.z
-        code[k], steps[k] = VERTEX if isinstance(found, OptimalVertex) else NEAR, found.steps
-        if isinstance(found, OptimalVertex) and found.strict:
-            vertices.append((rows[found.active], found))
+        x[k], y[k], every[k, rows] = result.x, result.y, result.z
+        code[k], steps[k] = VERTEX if isinstance(result, OptimalVertex) else NEAR, result.steps
+        if isinstance(result, OptimalVertex) and result.strict:
+            vertices.append((rows[result.active], result))
     point = Point(*(torch.from_numpy(part) for part in (x, every[:, _columns(form)], y)))
     outcome = Outcome(point, torch.from_numpy(code), torch.from_numpy(steps))
     return ElementResults(outcome, VertexFactor(vertices, m) if len(vertices) == batch else None)
@@ -166,8 +166,8 @@ class VertexFactor:
         p = len(self.vertices[0][1].y)
         every = np.zeros((len(self.vertices), m + p + 2 * n))
         for k, (places, vertex) in enumerate(self.vertices):
-            found = solved(vertex.K.T, vertex.inverse.T, rights[k])
-            every[k, places], every[k, m + 2 * n :] = found[: len(places)], found[len(places) :]
+            result = solved(vertex.K.T, vertex.inverse.T, rights[k])
+            every[k, places], every[k, m + 2 * n :] = result[: len(places)], result[len(places) :]
         rows, lower, upper, y = torch.from_numpy(every).to(g.dtype).reshape(*g.shape[:-1], -1).split([m, n, n, p], -1)
         return Duals(rows, y, lower, upper)
 
@@ -177,8 +177,8 @@ def vertex_solution(
 ) -> Solution | None:
     """The vertex of one program as its solution, or None where its residuals are too large."""
     x = program.within_bounds(vertex.x, vertex.active)
-    found = residuals_of_one(program, x, vertex.z, vertex.y)
-    if not max(found) <= tolerance:
+    result = residuals_of_one(program, x, vertex.z, vertex.y)
+    if not max(result) <= tolerance:
         return None
     slack = program.h - program.G @ x
     # Where a chosen row has a multiplier of 0, the solution does not show it as active: what to differentiate through
@@ -186,7 +186,7 @@ def vertex_solution(
     shown = vertex.strict or np.array_equal((vertex.z > slack).nonzero()[0], vertex.active)
     batch, m, n, p = problem.batch_shape, program.inequalities, len(x), len(vertex.y)
     packed = np.zeros(3 * n + m + p + 4)  # one tensor, taken apart, costs less than many
-    packed[:n], packed[n : n + p], packed[n + p : n + p + 4] = x, vertex.y, (program.c @ x, *found)
+    packed[:n], packed[n : n + p], packed[n + p : n + p + 4] = x, vertex.y, (program.c @ x, *result)
     packed[n + p + 4 :][program.rows] = vertex.z
     tensor = torch.from_numpy(packed)
     like = (*batch, -1)

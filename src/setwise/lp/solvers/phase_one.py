@@ -34,10 +34,10 @@ def check_rays(
     form = replace(form, c=-form.Gt(form.mask))
     form = replace(form, c=form.c / largest(form.c).clamp(min=1.0).unsqueeze(-1))
     if system is None:
-        found = embedding.run(form, max_steps=max_steps, tolerance=tol.FEASIBILITY_CHECK)
+        result = embedding.run(form, max_steps=max_steps, tolerance=tol.FEASIBILITY_CHECK)
     else:
         # Newton steps of the exterior method are cheaper than interior steps, and it takes more of them.
-        found = exterior_newton.run(
+        result = exterior_newton.run(
             form,
             form.zero(),
             exterior_newton.Penalty(),
@@ -45,4 +45,4 @@ def check_rays(
             tolerance=tol.FEASIBILITY_CHECK,
             system=system.select(places),
         )
-    status.confirm_unbounded(places, scaling.select(places).unscale(found.point), found.code == INFEASIBLE)
+    status.confirm_unbounded(places, scaling.select(places).unscale(result.point), result.code == INFEASIBLE)

@@ -82,16 +82,9 @@ class Program:
         return x
 
     def resized(self, size: float, price: float) -> Self:
-        """The same with sides and cost divided by a number each."""
+        """The program with sides and cost divided by a number each."""
         c, h, e = self.c / price, self.h / size, self.e / size
         return type(self)(c, self.G, h, self.E, e, self.rows, self.inequalities, self.count, self.bounded)
-
-    def by_kind(self, z: Array, y: Array) -> tuple[Array, Array, Array, Array]:
-        """Multipliers of G and E as those of inequalities, equalities, lower and upper bounds."""
-        m, n = self.inequalities, len(self.c)
-        every = np.zeros(m + 2 * n)
-        every[self.rows] = z
-        return every[:m], y, every[m : m + n], every[m + n :]
 
 
 def to_array(value: Tensor, *shape: int) -> Array:

@@ -38,7 +38,7 @@ _SINGLE = 1e-6  # the least tolerance of a program in single precision, whose da
 
 
 class Residuals(NamedTuple):
-    """How far a point and its multipliers are from optimal, relative; 0 is exact."""
+    """Relative residuals of a point and its multipliers; 0 is exact."""
 
     primal: AnyArray  # shape: (batch,)
     dual: AnyArray  # shape: (batch,)
@@ -51,7 +51,7 @@ class Residuals(NamedTuple):
 
 
 def residuals(form: StandardForm, point: Point, *, charged: bool = True) -> Residuals:
-    """Of a batch.
+    """Relative primal and dual residuals and gap of a batch.
 
     Args:
         form: The programs.
@@ -85,7 +85,7 @@ def residuals(form: StandardForm, point: Point, *, charged: bool = True) -> Resi
 
 
 def _charge(form: StandardForm, x: AnyArray, left: AnyArray, terms: AnyArray, least: AnyArray) -> AnyArray:
-    """What reduced costs that are not 0 cost.
+    """Price of reduced costs that are not 0.
 
     Nothing is charged for what is rounding beside the column's terms and beside its cost too.  # shape: (batch,)
     """
@@ -102,7 +102,7 @@ def _charge(form: StandardForm, x: AnyArray, left: AnyArray, terms: AnyArray, le
 
 
 def contradicts(form: StandardForm, z: AnyArray, y: AnyArray) -> AnyArray:
-    """Whether multipliers prove that nothing is feasible.  # shape: (batch,)."""
+    """Farkas test: whether multipliers prove infeasibility.  # shape: (batch,)."""
     xp = form.xp
     price = (form.h * z).sum(-1) + (form.e * y).sum(-1)
     size = (abs(form.h) * abs(z)).sum(-1) + (abs(form.e) * abs(y)).sum(-1)
@@ -112,7 +112,7 @@ def contradicts(form: StandardForm, z: AnyArray, y: AnyArray) -> AnyArray:
 
 
 def descends(form: StandardForm, x: AnyArray) -> AnyArray:
-    """Whether a direction keeps every constraint and lets the objective fall without end.  # shape: (batch,)."""
+    """Recession test: a direction that keeps every constraint and lowers the cost without end.  # shape: (batch,)."""
     xp = form.xp
     sizes, sizes_eq = form.sizes_of(x)
     cost = (form.c * x).sum(-1)
@@ -165,7 +165,7 @@ def completed(form: StandardForm, z: AnyArray, y: AnyArray, cost: AnyArray | Non
 
 
 def residuals_of_one(program: Program, x: Array, z: Array, y: Array) -> Residuals:
-    """The same as :func:`residuals` of one program on NumPy arrays, its bounds being rows of G, in few calls."""
+    """Residuals of one program on NumPy arrays, its bounds being rows of G, in few calls."""
     c, G, h, E, e, count = program.c, program.G, program.h, program.E, program.e, program.count
     magnitude, far, cost, side = np.abs(G), np.abs(x), np.abs(c), np.abs(h)
     column = magnitude[:count].max(0, initial=0.0)

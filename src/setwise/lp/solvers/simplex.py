@@ -1,4 +1,4 @@
-"""From rows that nearly fix the optimum to the vertex that is optimal: pivots of the simplex method, on NumPy arrays.
+"""Simplex method on a plain program: crossover from nearly optimal rows, crash basis, dual and primal pivots.
 
 For min c'x s.t. G x <= h, E x = e, take n - p rows of G, and K = [those rows; E] with its inverse. They give the point
 x = K^-1 (h, e) and the multipliers w = -K^-T c. The point is optimal if no other row is broken and no multiplier of the
@@ -194,11 +194,11 @@ class _Tableau:
             if chosen[place] >= -tol.PIVOT_NEEDED:
                 return bool(self.slack.min() >= -tol.PIVOT_NEEDED)
             along = self.program.G @ self.inverse[:, place]
-            found = _least_ratio(self.slack, -along)
-            if found is None:
+            result = _least_ratio(self.slack, -along)
+            if result is None:
                 self.proof = RecessionRay(-self.inverse[:, place])
                 return False
-            self._exchange(place, found, self.program.G[found] @ self.inverse, along)
+            self._exchange(place, result, self.program.G[result] @ self.inverse, along)
         return False
 
     def _refresh(self) -> None:
@@ -248,7 +248,7 @@ class _Tableau:
 
 
 def _least_ratio(value: Array, step: Array) -> int | None:
-    """Where value / step is least over step > 0; of those that tie to rounding, the largest step."""
+    """Ratio test: the least value / step over step > 0; of those that tie to rounding, the largest step."""
     places = (step > tol.PIVOT_LEAST).nonzero()[0]
     if not len(places):
         return None

@@ -2,10 +2,10 @@
 
 A sketch stands in for the matrix of the inequalities in one of two ways.
 
-*In the direction only* (``ExteriorNewton(linear_solver=sketch)``). The Hessian A'DA is replaced by (SDA)'(SDA), S with k rows,
-D the active rows; gradient, line search, equalities and bounds are those of the whole program. So more steps are taken,
-but the optimum stays the fixed point, and the solution is exact: the iterative Hessian sketch of Pilanci and Wainwright
-(2016), with directions made conjugate to one another, which lets one S serve for all steps.
+*In the direction only* (``ExteriorNewton(linear_solver=sketch)``). The Hessian A'DA is replaced by (SDA)'(SDA), S with
+k rows, D the active rows; gradient, line search, equalities and bounds are those of the whole program. So more steps
+are taken, but the optimum stays the fixed point, and the solution is exact: the iterative Hessian sketch of Pilanci and
+Wainwright (2016), with directions made conjugate to one another, which lets one S serve for all steps.
 
 *In the program itself* (:func:`reduce_program`). The program is replaced by a smaller one, which is then solved. Its
 solution is approximate, in a direction that is known: sums of rows are a relaxation (its value is too low, its point
@@ -13,7 +13,7 @@ may break the rows that were merged), a subspace is a restriction (its value is 
 
 - :class:`RowSampling`: k of the rows, uniformly.
 - :class:`CountSketch`: every row is added, with a random sign, to one of k.
-- :class:`~setwise.lp.solvers.sufficient_reduction.SufficientReduction`: fewer directions in place of fewer rows, chosen from data.
+- ``SufficientReduction``: fewer directions in place of fewer rows, chosen from data.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _check(problem: LinearProgram, sketch: Sketch) -> None:
 
 @dataclass(frozen=True)
 class _RowSketch(Stateless, ABC):
-    """What the two sketches of rows share.
+    """Base of the two sketches of rows.
 
     Args:
         size: Rows that are left.
@@ -122,6 +122,7 @@ class _RowSketch(Stateless, ABC):
             place, weight = self._draw(rows)
             K = torch.cat([_merged(form.A, place, weight, min(self.size, m)), E], 1)
             diagonal = ridge + bounds_diagonal(form, active) + self._missing(rows, squares, n)
+            # Woodbury's identity where the sketch has fewer rows than the program has variables.
             if K.shape[1] < right.shape[1]:
                 return by_rows(K, diagonal, right)
             return by_cholesky(K.mT @ K, diagonal, right)
@@ -129,7 +130,7 @@ class _RowSketch(Stateless, ABC):
         return solve
 
     def _missing(self, rows: Tensor, squares: Tensor, n: int) -> Tensor:
-        """What stands on the diagonal for the directions that the sketch cannot see: the mean curvature.
+        """Damping of the directions that the sketch cannot see: the mean curvature.
 
         A sketch of fewer rows than the active ones have rank leaves a null space, where a step would be boundless. With
         more rows, less is needed.  # shape: (batch, 1)
@@ -141,22 +142,14 @@ class _RowSketch(Stateless, ABC):
 
     def reduced(self, problem: LinearProgram) -> LinearProgram:
         """Sums of rows, for rows that count in every element of the batch; the weights are not negative."""
+        # A sum with a row that is switched off would say something about that row.
         used = torch.isfinite(problem.b.detach()).reshape(-1, problem.inequalities).all(0)
         place, weight = self._draw(used.unsqueeze(0))
         size = min(self.size, max(int(used.sum()), 1))
         S = problem.c.new_zeros(size, problem.inequalities)
         S[place[0, used].clamp(max=size - 1), used.nonzero().squeeze(-1)] = weight[0, used].abs().to(S.dtype)
         b = (torch.where(used, problem.b, 0.0).unsqueeze(-2) @ S.mT).squeeze(-2)
-        return LinearProgram(
-            problem.c,
-            _combined(problem.A, S),
-            b,
-            problem.A_eq,
-            problem.b_eq,
-            problem.lower,
-            problem.upper,
-            offset=problem.offset,
-        )
+        return problem.replace(A=_combined(problem.A, S), b=b)
 
     def lift(self, problem: LinearProgram, point: Tensor) -> Tensor:  # noqa: ARG002
         """The point itself: a sketch of rows leaves the variables alone."""
@@ -221,6 +214,7 @@ class CountSketch(_RowSketch):
 
     def _draw(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         rank = self._rank(rows)
+        # Signs independent of the order, which is drawn from the seed itself.
         generator = torch.Generator().manual_seed(self.seed + 1)
         signs = 2.0 * torch.randint(2, rows.shape[1:], generator=generator).to(rows.device) - 1
         return rank % self.size, rows * signs.to(torch.float64)

@@ -30,7 +30,7 @@ _STATUS = np.array([Status.OPTIMAL, Status.INFEASIBLE, Status.UNBOUNDED, Status.
 
 @dataclass
 class Outcome:
-    """What a method found for each element."""
+    """Outcome of one method for each element."""
 
     point: Point  # or, where the code says so, the certificate: a ray in x, Farkas multipliers in z and y
     code: AnyArray  # one of the codes above, shape: (batch,)
@@ -55,33 +55,34 @@ class BatchStatus:
         """The points at some places."""
         return self.point.select(places)
 
-    def record(self, found: Outcome, scaling: Scaling, places: Tensor, claimed: Tensor, *, complete: bool) -> None:
+    def record(self, result: Outcome, scaling: Scaling, places: Tensor, claimed: Tensor, *, complete: bool) -> None:
         """Store and verify what a method found.
 
         Args:
-            found: Points, or certificates where the code says so; both are unscaled alike.
+            result: Points, or certificates where the code says so; both are unscaled alike.
             scaling: Of the programs that were solved.
             places: Of these programs in the batch.
             claimed: Which points may be optimal.
             complete: Whether bounds pay for what the multipliers leave of the cost, as after costs were lowered
                 (:mod:`setwise.lp.presolve.caps`).
         """
-        form, point = self.form.select(places), scaling.unscale(found.point)
+        form, point = self.form.select(places), scaling.unscale(result.point)
         z = completed(form, point.z, point.y, cost=form.c) if complete else point.z
         # Unscaling rounds, and a point beyond a bound would be infeasible by that much.
-        self.accept(places, Point(form.within_bounds(point.x), z, point.y), found.steps, claimed)
-        lost = found.code == LOST
-        self.classify(places, point, lost | (found.code == INFEASIBLE), lost | (found.code == UNBOUNDED))
+        self.accept(places, Point(form.within_bounds(point.x), z, point.y), result.steps, claimed)
+        lost = result.code == LOST
+        self.classify(places, point, lost | (result.code == INFEASIBLE), lost | (result.code == UNBOUNDED))
 
     def accept(self, places: Tensor, point: Point, steps: Tensor, claimed: Tensor) -> None:
         """Store points; those that are claimed to be optimal are verified."""
+        # Stages add up: steps of a stage that failed were spent all the same.
         self.steps[places] += steps.long()
         for mine, theirs in zip(self.point, point, strict=True):
             mine[places] = theirs
         if bool(claimed.any()):
             where = places[claimed]
-            found = residuals(self.form.select(where), self.points_at(where), charged=self.equilibrated)
-            self.code[where[found.worst() <= self.tolerance]] = _OPTIMAL
+            result = residuals(self.form.select(where), self.points_at(where), charged=self.equilibrated)
+            self.code[where[result.worst() <= self.tolerance]] = _OPTIMAL
 
     def classify(self, places: Tensor, proof: Point, infeasible: Tensor, unbounded: Tensor) -> None:
         """Store the certificates that hold, of those claimed to be of one kind, of the other, or of either."""
@@ -113,7 +114,7 @@ class BatchStatus:
     def solution(self, problem: LinearProgram, solver: str) -> Solution:
         """Everything in the shape of the problem, in double precision."""
         form, batch = self.form, problem.batch_shape
-        found = residuals(form, self.point, charged=self.equilibrated)
+        result = residuals(form, self.point, charged=self.equilibrated)
         farkas, ray = verifier.normalized(form, self.proof, self.code == _INFEASIBLE, self.code == _UNBOUNDED)
         value = form.objectives(self.point)[0].reshape(batch) + problem.offset.detach().to(torch.float64)
         code = self.code.reshape(batch)
@@ -127,9 +128,9 @@ class BatchStatus:
             primal=shaped(self.point.x),
             dual=Duals(*map(shaped, form.duals(self.point))),
             status=_STATUS[code.cpu().numpy()],
-            primal_residual=shaped(found.primal),
-            dual_residual=shaped(found.dual),
-            gap=shaped(found.gap),
+            primal_residual=shaped(result.primal),
+            dual_residual=shaped(result.dual),
+            gap=shaped(result.gap),
             steps=self.steps.reshape(batch),
             farkas=Duals(*map(shaped, farkas)),
             ray=shaped(ray),

@@ -1,4 +1,4 @@
-"""Sufficient dimension reduction as a sketch: fewer directions, chosen from the data that make the matrix.
+"""Sufficient dimension reduction as a sketch: fewer directions, chosen from data.
 
 Some of the variables of a program, w, are the weights of features: the rows hold combinations of the samples' features.
 If a response depends on the features x through B'x alone, weights of the system w = B u are as good as any, and u is
@@ -107,6 +107,7 @@ class SufficientReduction:
         rows, sides = [_columns(problem.A, V)], [problem.b]
         weights = V[before:after]
         for bound, sign in ((problem.upper, 1.0), (problem.lower, -1.0)):
+            # A bound on a weight is a row in u: weights are combinations of all directions.
             side = sign * bound[..., before:after]
             if bool(torch.isfinite(side).any()):
                 rows.append(sign * weights)
@@ -149,7 +150,7 @@ class SufficientReduction:
         return basis.to(problem.dtype)
 
     def _lifting(self, problem: LinearProgram, basis: Tensor) -> Tensor:
-        """What takes points of the reduced program to the whole one.  # shape: (n, variables left)."""
+        """Lifting matrix from points of the reduced program to the whole one.  # shape: (n, variables left)."""
         parts = (
             basis.new_ones(self.first).diag(),
             basis,
@@ -217,6 +218,7 @@ class _Subspace:
             left = torch.cat([AV.mT * on, EV.mT, V.mT * diagonal], -1)  # with the matrices below it, V'H
             block = left @ torch.cat([AV, EV, V], 1)
             cross = left @ torch.cat([AU, EU, U], 1)
+            # The kept block is solved exactly; the rest, made conjugate to it, by its diagonal.
             lower = factored(block)
             shift = torch.cholesky_solve(cross, lower)
             rest = on @ AU**2 + (EU**2).sum(1, keepdim=True) + diagonal @ U**2 - (cross * shift).sum(1, keepdim=True)

@@ -13,7 +13,7 @@ CHOLESKY_ATTEMPTS = 5  # the last ridge is 1e-2: with more, the solution would b
 REDUCED_COST_NOISE = 1e-13  # relative: what rounding leaves of a reduced cost of 0
 PROJECTION_NOISE = 1e-14  # of a direction's largest entry: what a projection leaves of 0
 CG_TOLERANCE = 1e-13  # of the right-hand side: a derivative is wanted to rounding
-CG_STEPS = 200  # of the derivative; conjugate gradients stall before, or not at all
+CG_STEPS = 200  # of the derivative
 
 # Reading programs
 
@@ -75,7 +75,7 @@ IPM_LATE = 1e-6  # mean product s z, below which the largest z / s are active ev
 IPM_NEAR = 1e-7  # mean product s z, below which residuals are looked at
 IPM_DIVERGED = 1e15  # mean product s z of a program without optimum
 IPM_CHANGED_ROWS = 0.6  # times the root of their number: active rows that may still change when pivots begin
-IPM_PIVOT_ATTEMPTS = 3  # at pivots: each failure costs what a step costs
+IPM_PIVOT_ATTEMPTS = 3  # at pivots: each failure costs about as much as a step
 IPM_FIRST_LOOK = 2  # the step after which the active rows are looked at; before, they are those of the start
 IPM_SHORT_STEP = 0.1  # a step this short makes no progress
 IPM_SHORT_STEPS = 3  # so many of them: there is no optimum, and the embedding finds the certificate
@@ -138,9 +138,9 @@ HIGHS_MOST_TOLERANCE = 1e-3  # beyond it stops at points that no certificate can
 HIGHS_FEASIBLE = 1e-6  # a point that breaks the constraints by more is not feasible
 HIGHS_CERTIFIED = 1e-6  # largest residual of a certificate, relative to its largest multiplier
 HIGHS_SMALL_ENTRY = 1e-9  # HiGHS drops smaller matrix entries by default
-HIGHS_SMALLEST_ENTRY = 1e-12  # the least that it can be told to keep
+HIGHS_SMALLEST_ENTRY = 1e-12  # the least that it can be set to keep
 
-# Sizes at which one way becomes faster than another, measured on a CPU with two cores
+# Sizes at which one way becomes faster than another
 
 NUMPY_ENTRIES = 40_000  # entries of A over the batch up to which NumPy is faster than torch
 NUMPY_VARIABLES = 64  # the same in variables
@@ -151,6 +151,6 @@ CRASH_BLOCK = 64  # rows that are orthogonalized at a time
 FEW_PROGRAMS = 8  # a batch up to this size is solved element by element
 LARGE_PROGRAM = 2_500  # entries of A from which each element is solved by itself
 FAILURES = 3  # after which the rest of a batch is taken to be of the same kind, and left to the embedding
-PIVOT_WORK = 10_000_000_000  # multiplications of all pivots of a program: some ten seconds
+PIVOT_WORK = 10_000_000_000  # multiplications of all pivots of a program: a bound on its time
 KEPT_INVERSES = 20_000_000  # entries of all inverses kept for the backward pass: 160 MB
 DENSE_VARIABLES = 2_000  # beyond, dense n x n systems cost more than a sparse simplex method

@@ -24,7 +24,7 @@ def tolerance_for(dtype: torch.dtype, tolerance: float) -> float:
 
 
 def verify(problem: LinearProgram, solution: Solution, tolerance: float, *, equilibrated: bool = True) -> Solution:
-    """What a solution claims, checked on the program's own numbers: its residuals, certificates and statuses anew.
+    """Verify a solution on the program's own numbers: its residuals, certificates and statuses anew.
 
     A claim that does not hold becomes ``ITERATION_LIMIT``.
 
@@ -43,16 +43,18 @@ def verify(problem: LinearProgram, solution: Solution, tolerance: float, *, equi
 
     x, device = shaped(solution.primal), problem.device
     point = Point(x, *form.stack(Duals(*map(shaped, solution.dual))))
-    found = residuals(form, point, charged=equilibrated)
+    # Reduced costs can be priced only in comparable units.
+    result = residuals(form, point, charged=equilibrated)
     claims = np.asarray(solution.status, dtype=object).reshape(-1)
     optimal, infeasible, unbounded = (
         torch.as_tensor(claims == status, device=device)
         for status in (Status.OPTIMAL, Status.INFEASIBLE, Status.UNBOUNDED)
     )
-    optimal = optimal & (found.worst() <= tolerance)
+    optimal = optimal & (result.worst() <= tolerance)
     given = Point(shaped(solution.ray), *form.stack(Duals(*map(shaped, solution.farkas))))
     proof, infeasible, unbounded = certify(form, given, infeasible, unbounded)
-    unbounded = unbounded & (found.primal <= max(tolerance, tol.UNBOUNDED_FEASIBLE))
+    # A ray proves nothing without a feasible point to start from.
+    unbounded = unbounded & (result.primal <= max(tolerance, tol.UNBOUNDED_FEASIBLE))
     value = (form.c * x).sum(-1) + problem.offset.detach().to(torch.float64).expand(batch).reshape(count)
     value = torch.where(infeasible, torch.inf, torch.where(unbounded, -torch.inf, value))
     statuses = np.full(count, Status.ITERATION_LIMIT, dtype=object)
@@ -64,9 +66,9 @@ def verify(problem: LinearProgram, solution: Solution, tolerance: float, *, equi
         solution,
         value=value.reshape(batch),
         status=statuses.reshape(tuple(batch)) if batch else statuses.item(),
-        primal_residual=found.primal.reshape(batch),
-        dual_residual=found.dual.reshape(batch),
-        gap=found.gap.reshape(batch),
+        primal_residual=result.primal.reshape(batch),
+        dual_residual=result.dual.reshape(batch),
+        gap=result.gap.reshape(batch),
         farkas=Duals(*(part.reshape(*batch, part.shape[-1]) for part in farkas)),
         ray=ray.reshape(*batch, ray.shape[-1]),
     )

@@ -1,4 +1,4 @@
-"""A vertex: as many rows as it takes to fix the point, solved exactly, proven optimal or not.
+"""Vertex of n - p active rows: solved exactly, and proven optimal or not.
 
 With K the chosen rows of G above the equality rows, K x = (h, e) gives the point and K'(z, y) = -c its multipliers. It
 is optimal if the other rows hold and z >= 0; then primal and dual objective are equal by construction. On tensors the
@@ -82,7 +82,7 @@ def _solve_torch(K: Tensor, right: Tensor, cost: Tensor) -> tuple[Tensor, Tensor
 def _solve_numpy(
     K: np.ndarray, right: np.ndarray, cost: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray] | None:
-    """The same by the inverse; None where an element is singular."""
+    """Solve K x = right and K'w = cost by the inverse; None where an element is singular."""
     try:
         inverse = np.linalg.inv(K)
     except np.linalg.LinAlgError:
