@@ -51,7 +51,9 @@ def papers_program(scores: Tensor, target: Tensor) -> Tensor:
     sparse = auc_program(scores, target)
     assert isinstance(sparse.A, Tensor)  # noqa: S101 (as it is built)
     problem = LinearProgram(sparse.c, sparse.A.to_dense(), sparse.b)
-    solution = solve(problem, ExteriorNewton.paper(), gradient=UnrolledGradient(1e-3, steps=20), throw=False)
+    solution = solve(
+        problem, ExteriorNewton(penalty=1e-3, undamped=True), gradient=UnrolledGradient(1e-3, steps=20), throw=False
+    )
     return solution.primal.mean()
 
 

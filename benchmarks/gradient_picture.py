@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from setwise.lp import LinearProgram, SmoothedGradient, solve
-from setwise.lp._flat import Flat, Point
-from setwise.lp.newton import minimize_penalty
+from setwise.lp.solvers.exterior_newton import minimize_penalty
+from setwise.lp.standard_form import Point, StandardForm
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
@@ -33,9 +33,9 @@ def polygon(angle: Tensor) -> LinearProgram:
 
 def minimizer(problem: LinearProgram, penalty: float) -> Tensor:
     """The minimizer of Mangasarian's function.  # shape: (batch, 2)."""
-    flat = Flat.of(problem)
+    form = StandardForm.of(problem)
     return minimize_penalty(
-        flat, Point(torch.zeros_like(flat.c), torch.zeros_like(flat.h), torch.zeros_like(flat.e)), penalty
+        form, Point(torch.zeros_like(form.c), torch.zeros_like(form.h), torch.zeros_like(form.e)), penalty
     )
 
 

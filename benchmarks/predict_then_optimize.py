@@ -65,7 +65,7 @@ def draw(program: lp.LinearProgram, degree: int, seed: int) -> list[Examples]:
         x = torch.randn(size, FEATURES, generator=generator, dtype=torch.float64)
         costs = ((x @ B.T / FEATURES**0.5 + 3) ** degree + 1) / 3.5**degree
         costs = costs * (0.5 + torch.rand(size, edges, generator=generator, dtype=torch.float64))
-        found.append(Examples(x, costs, lp.solve(program.replaced(c=costs)).primal))
+        found.append(Examples(x, costs, lp.solve(program.replace(c=costs)).primal))
     return found
 
 

@@ -31,9 +31,9 @@ from setwise.lp import (
     reduce_program,
     solve,
 )
-from setwise.lp._flat import Flat
-from setwise.lp.forms import Dense, Prepared, Solve
-from setwise.lp.sketch import Sketch, lift
+from setwise.lp.solvers.newton_systems import Dense, Prepared, Solve
+from setwise.lp.solvers.sketching import Sketch, lift
+from setwise.lp.standard_form import StandardForm
 from setwise_research.reproduce.sketch_auc import BATCH, auc_of_weights, breast_cancer
 
 DOUBLE = torch.float64
@@ -47,7 +47,7 @@ Make = Callable[[int], Sketch]  # from a seed
 class System:
     """One Newton system that the exact method met."""
 
-    flat: Flat
+    form: StandardForm
     ridge: float
     active: Tensor
     right: Tensor
@@ -56,7 +56,7 @@ class System:
 
 @dataclass
 class Recorder:
-    """The dense form, which keeps every system that it solves, and how the variables were scaled."""
+    """The dense linear solver, which keeps every system that it solves, and how the variables were scaled."""
 
     exact: ClassVar[bool] = True
     systems: list[System] = field(default_factory=list)
@@ -71,14 +71,14 @@ class Recorder:
         """Itself: programs are recorded one by one."""
         return self
 
-    def bind(self, flat: Flat, ridge: float) -> Solve:
+    def bind(self, form: StandardForm, ridge: float) -> Solve:
         """Solve and record."""
-        inner = Dense().bind(flat, ridge)
+        inner = Dense().bind(form, ridge)
 
         def run(active: Tensor, right: Tensor) -> Tensor:
             d = inner(active, right)
             if bool(right.any()):
-                self.systems.append(System(flat, ridge, active, right, d))
+                self.systems.append(System(form, ridge, active, right, d))
             return d
 
         return run
@@ -98,7 +98,7 @@ class Task:
     def of(cls, problem: LinearProgram, score: Callable[[Tensor], float] = lambda _: math.nan) -> Task:
         """Solve exactly and record."""
         recorder = Recorder()
-        solution = solve(problem, ExteriorNewton(system=recorder))
+        solution = solve(problem, ExteriorNewton(linear_solver=recorder))
         return cls(problem, float(solution.value), solution.primal, recorder, score)
 
     def error(self, value: float) -> float:
@@ -117,11 +117,11 @@ def generic(seed: int, n: int = 30, m: int = 400) -> LinearProgram:
 
 def direction(task: Task, sketch: Sketch, most: int = 12) -> tuple[float, float]:
     """Mean relative error and cosine to Newton's direction over the recorded systems."""
-    form: Prepared = sketch.prepare(task.problem, task.recorder.column)
+    prepared: Prepared = sketch.prepare(task.problem, task.recorder.column)
     step = max(1, len(task.recorder.systems) // most)
     errors, cosines = [], []
     for system in task.recorder.systems[::step]:
-        d = form.bind(system.flat, system.ridge)(system.active, system.right)
+        d = prepared.bind(system.form, system.ridge)(system.active, system.right)
         errors.append(float((d - system.exact).norm() / system.exact.norm()))
         cosines.append(float((d * system.exact).sum() / (d.norm() * system.exact.norm())))
     return sum(errors) / len(errors), sum(cosines) / len(cosines)
@@ -133,7 +133,7 @@ def measure(tasks: Sequence[Task], makes: Sequence[Make]) -> dict[str, float]:
     for seed, (task, make) in enumerate(zip(tasks, makes, strict=True)):
         sketch, problem = make(seed), task.problem
         error, cosine = direction(task, sketch)
-        exact = solve(problem, ExteriorNewton(system=sketch), tolerance=1e-8, max_steps=STEPS, throw=False)
+        exact = solve(problem, ExteriorNewton(linear_solver=sketch), tolerance=1e-8, max_steps=STEPS, throw=False)
         plain = solve(reduce_program(problem, sketch), throw=False)
         point = lift(problem, sketch, plain.primal)
         broken = problem.residuals(point)

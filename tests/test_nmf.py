@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 import setwise.nmf.cuts
 from setwise._checks import InputError
-from setwise.lp.highs import HiGHS
 from setwise.lp.problem import LinearProgram
+from setwise.lp.settings import HiGHS
 from setwise.lp.solution import Solution, Status
 from setwise.nmf import heat_maps, nmf_program, separable_nmf
 

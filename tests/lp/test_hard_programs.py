@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from setwise.lp import HiGHS, Interior, LinearProgram, Solution, Status, solve
-from setwise.lp._dependent import Dependent
-from setwise.lp._lines import Lines
+from setwise.lp.presolve.dependent_rows import DependentRows
+from setwise.lp.presolve.lineality import LinealitySpace
 from setwise.lp.solution import Duals
 from support.certificates import assert_farkas, assert_ray
 from support.programs import grid, of_any_kind, shortest_paths, zero_at_best
@@ -48,9 +48,9 @@ def test_programs_of_any_kind_end_as_highs_says_with_proofs(first: int) -> None:
                 assert_farkas(one, end, 1e-7 * (1 + size))
             else:
                 assert math.isclose(float(one.c @ end.ray), -1, rel_tol=1e-7)
-                broken = one.replaced(b=torch.where(one.b < math.inf, 0.0, one.b), b_eq=torch.zeros_like(one.b_eq))
-                broken = broken.replaced(lower=torch.where(one.lower > -math.inf, 0.0, one.lower))
-                broken = broken.replaced(upper=torch.where(one.upper < math.inf, 0.0, one.upper))
+                broken = one.replace(b=torch.where(one.b < math.inf, 0.0, one.b), b_eq=torch.zeros_like(one.b_eq))
+                broken = broken.replace(lower=torch.where(one.lower > -math.inf, 0.0, one.lower))
+                broken = broken.replace(upper=torch.where(one.upper < math.inf, 0.0, one.upper))
                 assert broken.residuals(end.ray).largest() <= 1e-7 * (1 + float(end.ray.abs().max()))
     assert seen == {Status.OPTIMAL, Status.INFEASIBLE, Status.UNBOUNDED}
 
@@ -84,7 +84,7 @@ def test_large_costs_whose_best_value_is_0() -> None:
 
 def test_dependent_equalities_are_left_out_and_get_the_least_multipliers() -> None:
     program = shortest_paths(1, 4)
-    dependent = Dependent.of(program, 1e-9)
+    dependent = DependentRows.analyze(program, 1e-9)
     assert dependent is not None
     assert len(dependent.kept) == 24
     solution = solve(program)
@@ -126,7 +126,7 @@ def test_sides_in_single_precision_need_not_add_up_exactly() -> None:
     shares = torch.rand(3, 40, generator=torch.Generator().manual_seed(0))
     assert isinstance(program.A_eq, Tensor)
     single = LinearProgram(program.c.float(), A_eq=program.A_eq.float(), b_eq=shares @ program.A_eq.float().T)
-    assert solve(single.replaced(c=single.c.abs())).optimal.all()
+    assert solve(single.replace(c=single.c.abs())).optimal.all()
 
 
 def test_a_cost_along_a_line_is_unbounded_and_none_is_no_matter() -> None:
@@ -134,7 +134,7 @@ def test_a_cost_along_a_line_is_unbounded_and_none_is_no_matter() -> None:
     b = torch.ones(2, dtype=DOUBLE)
     costs = torch.tensor([[1.0, 1, 0], [1, 0, 0], [0, 0, 1], [0, 0, 0]], dtype=DOUBLE)
     program = LinearProgram(costs, A, b, lower=-math.inf)
-    lines = Lines.of(program)
+    lines = LinealitySpace.analyze(program)
     assert lines is not None
     assert lines.N.shape == (3, 2)
     solution = solve(program, throw=False)
@@ -195,6 +195,22 @@ def test_dependent_rows_of_each_elements_own_in_a_batch_of_any_shape() -> None:
     expected[1, 2] = Status.INFEASIBLE
     assert np.array_equal(np.asarray(solution.status), expected)
     assert solution.value[1, 2] == math.inf
+
+
+def test_a_start_is_split_along_with_a_batch_whose_elements_need_their_own_presolve() -> None:
+    g = torch.Generator().manual_seed(0)
+    E = torch.randn(2, 3, 4, 9, generator=g, dtype=DOUBLE)
+    E[0, 1, 3] = E[0, 1, 0] - E[0, 1, 1]
+    e = E @ torch.rand(9, generator=g, dtype=DOUBLE)
+    program = LinearProgram(torch.rand(2, 3, 9, generator=g, dtype=DOUBLE), A_eq=E, b_eq=e)
+    before = solve(program)
+    changed = program.replace(c=1.001 * program.c)
+    cold, warm = solve(changed), solve(changed, start=before)
+    torch.testing.assert_close(warm.value, cold.value)
+    assert (cold.steps > 1).all()
+    assert (warm.steps == 1).all()  # pivots from the start's active rows, for the element by itself too
+    # A start of one program serves every element.
+    torch.testing.assert_close(solve(program, start=solve(program.element(0, 1))).value, before.value)
 
 
 def test_a_small_limit_is_still_a_limit() -> None:

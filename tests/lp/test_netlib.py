@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from setwise.lp import Interior, LinearProgram, read_mps
-from setwise.lp.highs import HiGHS
+from setwise.lp.settings import HiGHS
 from setwise.lp.solution import Duals, Status
 
 ROOT = Path(os.environ.get("SETWISE_DATA") or Path.home() / ".cache" / "setwise") / "netlib"

@@ -68,8 +68,8 @@ def test_the_gradient_is_that_of_finite_differences_and_twice_the_difference_of_
     predicted = costs(3, 5, seed=2).requires_grad_()
     assert torch.autograd.gradcheck(lambda p: regret_loss(p, true, program), predicted)
     (gradient,) = torch.autograd.grad(regret_loss(predicted, true, program, reduction="sum"), predicted)
-    best = solve(program.replaced(c=true)).primal
-    mirrored = solve(program.replaced(c=(2 * predicted - true).detach())).primal
+    best = solve(program.replace(c=true)).primal
+    mirrored = solve(program.replace(c=(2 * predicted - true).detach())).primal
     torch.testing.assert_close(gradient, 2 * (best - mirrored))
 
 
@@ -99,7 +99,7 @@ def test_known_best_points_batches_reductions_and_solvers() -> None:
     each = regret_loss(predicted, true, program, reduction="none")
     assert each.shape == regret(predicted, true, program).shape == (2, 3)
     torch.testing.assert_close(each[1, 2], regret_loss(predicted[1, 2], true[1, 2], program))
-    best = solve(program.replaced(c=true)).primal
+    best = solve(program.replace(c=true)).primal
     torch.testing.assert_close(regret_loss(predicted, true, program, best=best), each.mean())
     torch.testing.assert_close(regret(predicted, true, program, best=best), regret(predicted, true, program))
     assert RegretLoss(program, reduction="sum")(predicted, true).item() == pytest.approx(each.sum().item())

@@ -233,18 +233,18 @@ def test_sides_and_costs_that_are_all_zero_scale_nothing() -> None:
 def test_the_papers_settings_are_reachable_and_say_when_they_fail() -> None:
     problem = dense(0, 10, 20, 60)
     ours = solve(problem)
-    published = solve(problem, ExteriorNewton.paper(), throw=False)
-    assert published.solver == "ExteriorNewton.paper"
-    assert published.steps.tolist() == [20] * 10
-    assert (published.gap > 1e-6).any()  # the published loop is not exact on ordinary programs
-    assert not published.optimal[published.gap > 1e-6].any()
+    undamped = solve(problem, ExteriorNewton(penalty=1e-3, undamped=True), throw=False)
+    assert undamped.solver == "ExteriorNewton(undamped)"
+    assert undamped.steps.tolist() == [20] * 10
+    assert (undamped.gap > 1e-6).any()  # the undamped loop is not exact on ordinary programs
+    assert not undamped.optimal[undamped.gap > 1e-6].any()
     assert ours.gap.max() < 1e-9
     others: list[dict[str, Any]] = [{"steps": 21}, {"step_size": 0.5}, {"ridge": 1e-2}, {"penalty": 1e-2}]
     for settings in others:
-        other = solve(problem, ExteriorNewton.paper(**settings), throw=False)
-        assert not torch.equal(other.primal, published.primal), settings
+        other = solve(problem, ExteriorNewton(**{"penalty": 1e-3, "undamped": True} | settings), throw=False)
+        assert not torch.equal(other.primal, undamped.primal), settings
     with pytest.raises(InputError, match="`step_size`"):
-        ExteriorNewton.paper(step_size=0.0)
+        ExteriorNewton(penalty=1e-3, undamped=True, step_size=0.0)
 
 
 def test_every_setting_of_a_solver_matters() -> None:
@@ -255,7 +255,7 @@ def test_every_setting_of_a_solver_matters() -> None:
         assert not torch.equal(changed.steps, usual), solver
         assert_optimal(problem, changed)
     degenerate = FEASIBLE["degenerate"](0, 6)
-    early, late = (solve(degenerate, Interior(handover=handover)) for handover in (1e-3, 1e-10))
+    early, late = (solve(degenerate, Interior(switch_tolerance=switch_tolerance)) for switch_tolerance in (1e-3, 1e-10))
     assert not torch.equal(early.steps, late.steps)
     assert_optimal(degenerate, early)
 

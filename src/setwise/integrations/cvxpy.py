@@ -31,7 +31,7 @@ from setwise.lp.layer import LPLayer
 from setwise.lp.solution import Solution
 
 if TYPE_CHECKING:
-    from setwise.lp.gradient import Gradient
+    from setwise.lp.gradients import Gradient
     from setwise.lp.solve import Solver
 
 _CONES = {

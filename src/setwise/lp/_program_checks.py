@@ -1,4 +1,4 @@
-"""What a :class:`~setwise.lp.LinearProgram` accepts: one check per kind of field, with messages that name the field."""
+"""Validation of the fields of a linear program, with messages that name the field."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A linear program as a layer of a network: settings once, then data in, optimal point out."""
+"""Differentiable optimization layer: data of a linear program in, optimal point out."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from setwise.lp.solution import Solution
 from setwise.lp.solve import solve
 
 if TYPE_CHECKING:
-    from setwise.lp.gradient import Gradient
+    from setwise.lp.gradients import Gradient
     from setwise.lp.solve import Solver
 
 

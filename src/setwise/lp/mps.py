@@ -1,4 +1,4 @@
-"""Reading linear programs from MPS files, through the parser of HiGHS (extra ``lp``)."""
+"""MPS file reader, through the parser of HiGHS (extra ``lp``)."""
 
 from __future__ import annotations
 

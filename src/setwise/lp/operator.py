@@ -1,4 +1,4 @@
-"""The three ways to hold a constraint matrix, and the products with it that the rest of the package uses.
+"""Matrices and linear operators: dense, CSR, or known by products, multiplied by the same functions.
 
 A matrix is a dense tensor of shape (*batch, m, n), a ``torch.sparse_csr`` tensor of shape (m, n) shared by the whole
 batch, or a :class:`LinearOperator`: any object that knows its shape and can multiply. The functions here take all

@@ -1,4 +1,4 @@
-"""Choosing the penalty of the exterior function, and making an optimum unique.
+"""Penalty selection by Mangasarian's rule, burn-in, and cost perturbation that makes an optimum unique.
 
 These matter for the smoothed and the unrolled gradient, which differentiate the minimizer y(penalty) itself; the
 solvers reach the exact optimum at any penalty.
@@ -11,9 +11,10 @@ from dataclasses import dataclass
 import torch
 
 from setwise import _checks
-from setwise.lp._flat import Flat, Point, equilibrate, largest
-from setwise.lp.newton import minimize_penalty
+from setwise.lp.presolve.equilibration import equilibrate
 from setwise.lp.problem import LinearProgram
+from setwise.lp.solvers.exterior_newton import minimize_penalty
+from setwise.lp.standard_form import Point, StandardForm, largest
 
 
 def choose_penalty(
@@ -44,12 +45,12 @@ def choose_penalty(
     _checks.in_range("tolerance", tolerance, 0.0, open_low=True)
     _checks.is_count("tries", tries, 2)
     with torch.no_grad():
-        flat, _ = equilibrate(Flat.of(problem))
-        point = Point(torch.zeros_like(flat.c), torch.zeros_like(flat.h), torch.zeros_like(flat.e))
+        form, _ = equilibrate(StandardForm.of(problem))
+        point = Point(torch.zeros_like(form.c), torch.zeros_like(form.h), torch.zeros_like(form.e))
         penalty, before = first, None
         for _ in range(tries):
-            y = minimize_penalty(flat, point, penalty)
-            multipliers = torch.cat([((flat.G(y) - flat.h) * flat.mask).relu(), flat.Ex(y) - flat.e], -1) / penalty
+            y = minimize_penalty(form, point, penalty)
+            multipliers = torch.cat([((form.G(y) - form.h) * form.mask).relu(), form.Ex(y) - form.e], -1) / penalty
             if before is not None:
                 change = largest(multipliers - before) / (1 + largest(multipliers))
                 if bool((change <= tolerance).all()):
@@ -74,12 +75,11 @@ def perturb_cost(problem: LinearProgram, *, scale: float = 1e-6, seed: int = 0) 
     """
     _checks.in_range("scale", scale, 0.0, open_low=True)
     c = problem.c
+    # Drawn on the CPU, so that every device gets the same program.
     noise = 2 * torch.rand(c.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) - 1
     size = c.detach().abs().amax(-1, keepdim=True).clamp(min=torch.finfo(c.dtype).tiny)
     changed = c + scale * size * noise.to(device=c.device, dtype=c.dtype)
-    return LinearProgram(
-        changed, problem.A, problem.b, problem.A_eq, problem.b_eq, problem.lower, problem.upper, offset=problem.offset
-    )
+    return problem.replace(c=changed)
 
 
 @dataclass

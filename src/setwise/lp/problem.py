@@ -1,4 +1,4 @@
-"""Linear programs as data: what is to be solved, checked once, for every solver.
+"""Linear programs as data, validated once for every solver.
 
 The problem, for each element of a batch, is
 
@@ -16,13 +16,13 @@ import torch
 from torch import Tensor
 
 from setwise import _checks
-from setwise.lp import _general, _program_checks
+from setwise.lp import _block_form, _program_checks
 from setwise.lp.operator import Matrix, batch_of, is_csr, kind, matvec, to_dense
+from setwise.lp.solvers import tolerances as tol
 
 FIELDS = ("c", "A", "b", "A_eq", "b_eq", "lower", "upper", "offset")
 _MATRICES = ("A", "A_eq")
 _SIDES = ("b", "b_eq", "lower", "upper")
-INFINITY = 1e20  # sides and bounds of this size and beyond count as infinite
 
 
 class Residuals(NamedTuple):
@@ -116,7 +116,7 @@ class LinearProgram:
             self._set(**{name: value})
         if _checks.values_are_readable() and c.device.type != "meta":
             for name in _SIDES:
-                self._set(**{name: _program_checks.with_infinity(getattr(self, name), INFINITY)})
+                self._set(**{name: _program_checks.with_infinity(getattr(self, name), tol.INFINITY)})
             self._check_values()
         self._set_batch()
 
@@ -159,7 +159,7 @@ class LinearProgram:
             >>> program.c, program.b
             (tensor([-1., -1.]), tensor([1., 2.]))
         """
-        return cls(*_general.stack(g=g, h=h, E=E, F=F, p=p, B=B, G=G, q=q))
+        return cls(*_block_form.stack(g=g, h=h, E=E, F=F, p=p, B=B, G=G, q=q))
 
     @property
     def variables(self) -> int:
@@ -196,6 +196,16 @@ class LinearProgram:
         """Whether any tensor requires grad; what an operator holds inside is not seen."""
         return any(isinstance(value, Tensor) and value.requires_grad for value in self._fields().values())
 
+    @property
+    def has_entries(self) -> bool:
+        """Whether both matrices are tensors, dense or CSR, and no operators."""
+        return isinstance(self.A, Tensor) and isinstance(self.A_eq, Tensor)
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether both matrices are dense tensors."""
+        return self.has_entries and not (is_csr(self.A) or is_csr(self.A_eq))
+
     def objective(self, z: Tensor) -> Tensor:
         """The value c'z + offset at a point of shape (*batch, n), whether feasible or not; shape (*batch,)."""
         return (self.c * self._point(z)).sum(-1) + self.offset
@@ -216,7 +226,7 @@ class LinearProgram:
         """
         batch = self.batch_shape
         dims = {name: self._dims(name) for name in self._fields()}
-        return self.replaced(
+        return self.replace(
             **{
                 name: value.expand((*batch, *value.shape[value.dim() - dims[name] :]))
                 for name, value in self._fields().items()
@@ -245,21 +255,21 @@ class LinearProgram:
             for name, value in self.expand()._fields().items()
             if isinstance(value, Tensor) and not is_csr(value)
         }
-        return self.replaced(**dense)
+        return self.replace(**dense)
 
-    def picked(self, places: Tensor) -> LinearProgram:
+    def select(self, places: Tensor) -> LinearProgram:
         """The programs at some places of the batch, counted through, of dense matrices.  # shape: (places,)."""
         values = {}
         for name, value in self.expand()._fields().items():
             dims = self._dims(name)
             own = value.shape[len(value.shape) - dims :]
             values[name] = cast("Tensor", value).reshape(self.batch_shape.numel(), *own)[places]
-        return self.replaced(**values)
+        return self.replace(**values)
 
     def dense(self) -> LinearProgram:
         """The same program with dense matrices; an operator is applied to the n unit vectors."""
         A, A_eq = (to_dense(matrix, dtype=self.dtype, device=self.device) for matrix in (self.A, self.A_eq))
-        return self.replaced(A=A, A_eq=A_eq)
+        return self.replace(A=A, A_eq=A_eq)
 
     def to(self, *, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> LinearProgram:
         """The same program on another device or in another dtype; operators move by their own method ``to``."""
@@ -309,7 +319,7 @@ class LinearProgram:
         for name, value in values.items():
             object.__setattr__(self, name, value)  # the dataclass is frozen for everyone else
 
-    def replaced(self, **values: Matrix) -> LinearProgram:
+    def replace(self, **values: Matrix) -> LinearProgram:
         """A copy with other fields of the same shape, dtype and device, which are not checked again."""
         other = copy.copy(self)
         other._set(**values)  # noqa: SLF001 (of the same class)

@@ -1,4 +1,4 @@
-r"""Regret: what it costs to decide by predicted costs instead of the true ones, and a convex loss that bounds it.
+r"""Decision regret of predicted costs and the convex loss that bounds it (SPO+).
 
 A model predicts the costs p of a program whose true costs c are known in training. With z(c) an optimal point for c,
 
@@ -102,6 +102,7 @@ def regret_loss(
         LPError: When a program has no optimum for the true costs, or for 2 predicted - costs.
     """
     _checks.one_of("reduction", reduction, REDUCTIONS)
+    # Half precision has too few digits for a difference of costs; the loss comes back in float32 at least.
     dtype = torch.promote_types(predicted.dtype, torch.float32) if isinstance(predicted, Tensor) else None
     predicted, costs, program, best = _read(predicted, costs, program, best)
     if best is None:
@@ -175,7 +176,7 @@ def _read(
 def _point(program: LinearProgram, costs: Tensor, solver: Solver | None, name: str) -> Tensor:
     """An optimal point, a constant.  # shape: (*batch, n)."""
     try:
-        return solve(program.replaced(c=costs.detach()), solver).primal
+        return solve(program.replace(c=costs.detach()), solver).primal
     except LPError as error:
         error.add_note(f"It was solved with the costs `{name}`; bounds on the variables of `program` keep it bounded.")
         raise

@@ -1,9 +1,9 @@
-"""What a solver gives back: values, duals and, for every element of the batch, a status with its certificate."""
+"""Solution of a batch: values, primal and dual points, and a status with its certificate for every element."""
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
@@ -14,7 +14,7 @@ from torch import Tensor
 
 
 class Status(enum.Enum):
-    """How it ended for one program; the value says what it means and what to try."""
+    """Status of one program; the value says what it means and what to try."""
 
     OPTIMAL = "An optimal point was found; residuals and gap are within the tolerance."
     INFEASIBLE = (
@@ -95,14 +95,14 @@ class Solution:
 
     def __repr__(self) -> str:
         if isinstance(self.status, Status):
-            told = f"{self.status.name}, value={self.value.item():.6g}"
+            summary = f"{self.status.name}, value={self.value.item():.6g}"
         else:
             names, counts = np.unique([status.name for status in self.status.flat], return_counts=True)
-            told = ", ".join(f"{count} {name}" for name, count in zip(names, counts, strict=True))
-        return f"Solution({told}, solver={self.solver})"
+            summary = ", ".join(f"{count} {name}" for name, count in zip(names, counts, strict=True))
+        return f"Solution({summary}, solver={self.solver})"
 
 
-def ended(
+def with_status(
     solution: Solution, where: Tensor, status: Status, *, farkas: Duals | None = None, ray: Tensor | None = None
 ) -> Solution:
     """The solution with another end at some elements, and its proof there.
@@ -116,6 +116,7 @@ def ended(
     """
     here = where.unsqueeze(-1)
     proof, direction = solution.farkas, solution.ray
+    # Enum members are no numbers: an object array, or the member itself for one program.
     statuses = np.where(where.cpu().numpy(), np.array(status, dtype=object), np.asarray(solution.status, dtype=object))
     return replace(
         solution,
@@ -127,7 +128,19 @@ def ended(
     )
 
 
-def merged(parts: Sequence[tuple[Tensor, Solution]], batch: torch.Size) -> Solution:
+def _fieldwise(function: Callable[..., Tensor], *solutions: Solution) -> dict[str, Any]:
+    """A function of tensors of shape (*batch, size), applied to every field but status; numbers have size 1."""
+    fields: dict[str, Any] = {}
+    for name in ("value", "primal_residual", "dual_residual", "gap", "steps"):
+        fields[name] = function(*(getattr(each, name).unsqueeze(-1) for each in solutions)).squeeze(-1)
+    for name in ("primal", "ray"):
+        fields[name] = function(*(getattr(each, name) for each in solutions))
+    for name in ("dual", "farkas"):
+        fields[name] = Duals(*map(function, *(getattr(each, name) for each in solutions)))
+    return fields
+
+
+def merge(parts: Sequence[tuple[Tensor, Solution]], batch: torch.Size) -> Solution:
     """One solution from those of parts of a batch.
 
     Args:
@@ -136,41 +149,22 @@ def merged(parts: Sequence[tuple[Tensor, Solution]], batch: torch.Size) -> Solut
     """
     order = torch.cat([places for places, _ in parts]).argsort()
 
-    def joined(found: list[Tensor]) -> Tensor:  # shape: (*places or none, size) each
-        rows = [part.reshape(len(places), part.shape[-1]) for part, (places, _) in zip(found, parts, strict=True)]
+    def joined(*result: Tensor) -> Tensor:  # shape: (*places or none, size) each
+        rows = [part.reshape(len(places), part.shape[-1]) for part, (places, _) in zip(result, parts, strict=True)]
         return torch.cat(rows)[order].reshape(*batch, rows[0].shape[-1])
 
-    def number(name: str) -> Tensor:
-        return joined([getattr(solution, name).unsqueeze(-1) for _, solution in parts]).squeeze(-1)
-
-    def duals(name: str) -> Duals:
-        kinds = zip(*(getattr(solution, name) for _, solution in parts), strict=True)
-        return Duals(*(joined(list(found)) for found in kinds))
-
-    statuses = np.concatenate([np.atleast_1d(np.asarray(solution.status, dtype=object)) for _, solution in parts])
-    return Solution(
-        value=number("value"),
-        primal=joined([solution.primal for _, solution in parts]),
-        dual=duals("dual"),
-        status=statuses[order.cpu().numpy()].reshape(tuple(batch)),
-        primal_residual=number("primal_residual"),
-        dual_residual=number("dual_residual"),
-        gap=number("gap"),
-        steps=number("steps"),
-        farkas=duals("farkas"),
-        ray=joined([solution.ray for _, solution in parts]),
-        solver=parts[0][1].solver,
-    )
+    solutions = [solution for _, solution in parts]
+    statuses = np.concatenate([np.atleast_1d(np.asarray(each.status, dtype=object)) for each in solutions])
+    status = statuses[order.cpu().numpy()].reshape(tuple(batch))
+    return replace(solutions[0], **_fieldwise(joined, *solutions), status=status, factor=None)
 
 
 def to_dtype(solution: Solution, dtype: torch.dtype) -> Solution:
     """The solution rounded to a dtype; its statuses are those found before."""
     if solution.value.dtype == dtype:
         return solution
-    names = ("value", "primal", "primal_residual", "dual_residual", "gap", "ray")
-    rounded = {name: getattr(solution, name).to(dtype) for name in names}
-    dual, farkas = (Duals(*(part.to(dtype) for part in duals)) for duals in (solution.dual, solution.farkas))
-    return replace(solution, **rounded, dual=dual, farkas=farkas)
+    rounded = _fieldwise(lambda part: part.to(dtype), solution) | {"steps": solution.steps}
+    return replace(solution, **rounded)
 
 
 def with_parts(solution: Solution, places: Tensor, part: Solution) -> Solution:
@@ -183,23 +177,15 @@ def with_parts(solution: Solution, places: Tensor, part: Solution) -> Solution:
     """
     batch = solution.value.shape
 
-    def put(mine: Tensor, theirs: Tensor, dims: int) -> Tensor:
-        own = mine.shape[mine.dim() - dims :]
-        changed = mine.reshape(batch.numel(), *own).clone()
-        changed[places] = theirs.reshape(len(places), *own).to(mine)
+    def put(mine: Tensor, theirs: Tensor) -> Tensor:
+        changed = mine.reshape(batch.numel(), mine.shape[-1]).clone()
+        changed[places] = theirs.reshape(len(places), mine.shape[-1]).to(mine)
         return changed.reshape(mine.shape)
 
     statuses = np.asarray(solution.status, dtype=object).reshape(-1).copy()
     statuses[places.cpu().numpy()] = np.asarray(part.status, dtype=object).reshape(-1)
-    numbers = ("value", "primal_residual", "dual_residual", "gap", "steps")
-    changed: dict[str, Any] = {name: put(getattr(solution, name), getattr(part, name), 0) for name in numbers}
-    for name in ("primal", "ray"):
-        changed[name] = put(getattr(solution, name), getattr(part, name), 1)
-    for name in ("dual", "farkas"):
-        pairs = zip(getattr(solution, name), getattr(part, name), strict=True)
-        changed[name] = Duals(*(put(mine, theirs, 1) for mine, theirs in pairs))
     status = statuses.reshape(tuple(batch)) if batch else statuses.item()
-    return replace(solution, **changed, status=status, factor=None)
+    return replace(solution, **_fieldwise(put, solution, part), status=status, factor=None)
 
 
 class LPError(RuntimeError):

@@ -1,4 +1,4 @@
-"""One entry point: a problem, a solver, and how to differentiate."""
+"""Entry point of the package: a problem, a solver, and how to differentiate."""
 
 from __future__ import annotations
 
@@ -6,17 +6,14 @@ import importlib.util
 from typing import Protocol
 
 import torch
-from torch import Tensor
 
 from setwise import _checks
-from setwise.lp._attach import attach
-from setwise.lp.dense import Interior
-from setwise.lp.gradient import Gradient
-from setwise.lp.operator import is_csr
+from setwise.lp.gradients import Gradient
+from setwise.lp.gradients.autograd import attach
 from setwise.lp.problem import LinearProgram
+from setwise.lp.settings import HiGHS, Interior
 from setwise.lp.solution import LPError, Solution
-
-_DENSE_VARIABLES = 2_000  # beyond, the dense n x n systems cost more than a sparse simplex method
+from setwise.lp.solvers import tolerances as tol
 
 
 class Solver(Protocol):
@@ -46,7 +43,7 @@ def solve(
             to ``HiGHS`` where highspy is installed, all others to ``Interior``: dense ones, and those whose matrices
             are operators, which HiGHS cannot read.
         gradient: How the point is differentiated: ``"implicit"``, ``"value"``, ``"smoothed"``, ``"unrolled"`` or an
-            object of :mod:`setwise.lp.gradient`. The value always has its exact derivative.
+            object of :mod:`setwise.lp.gradients`. The value always has its exact derivative.
         max_steps: Most steps of an element; the solver's own limit by default.
         tolerance: Relative residuals and gap of an optimum.
         start: An earlier solution to start from.
@@ -85,10 +82,7 @@ def solve(
 
 
 def _default(problem: LinearProgram) -> Solver:
-    sparse = any(isinstance(matrix, Tensor) and is_csr(matrix) for matrix in (problem.A, problem.A_eq))
-    dense = all(isinstance(matrix, Tensor) for matrix in (problem.A, problem.A_eq))
-    if dense and (sparse or problem.variables > _DENSE_VARIABLES) and importlib.util.find_spec("highspy") is not None:
-        from setwise.lp.highs import HiGHS
-
+    sparse_or_large = not problem.is_dense or problem.variables > tol.DENSE_VARIABLES
+    if problem.has_entries and sparse_or_large and importlib.util.find_spec("highspy") is not None:
         return HiGHS()
     return Interior()

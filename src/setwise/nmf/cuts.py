@@ -18,7 +18,7 @@ _IN_SUPPORT = 1e-9
 
 
 class Solver(Protocol):
-    """What solves the linear programs: a solver of ``setwise.lp`` such as :class:`~setwise.lp.highs.HiGHS`."""
+    """What solves the linear programs: a solver of ``setwise.lp`` such as :class:`~setwise.lp.solvers.highs.HiGHS`."""
 
     def run(
         self, problem: LinearProgram, *, max_steps: int | None, tolerance: float, start: Solution | None

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from setwise import _checks
-from setwise.lp.highs import HiGHS
+from setwise.lp.settings import HiGHS
 from setwise.lp.solution import LPError, Status
 from setwise.nmf.cuts import Cuts, Solver
 from setwise.nmf.program import check, nmf_program, reduced, weights_or_default

@@ -14,10 +14,11 @@ import torch
 from torch import Tensor
 
 from setwise.lp import Duals, ExteriorNewton, HiGHS, Interior, LinearProgram, Solution, solve
-from setwise.lp._flat import Flat, Point, equilibrate
-from setwise.lp.interior import interior
-from setwise.lp.newton import minimize_penalty, published_point, published_step
+from setwise.lp.presolve.equilibration import equilibrate
+from setwise.lp.solvers.embedding import run as run_embedding
+from setwise.lp.solvers.exterior_newton import minimize_penalty, undamped_point, undamped_step
 from setwise.lp.solvers.residuals import residuals
+from setwise.lp.standard_form import Point, StandardForm
 
 SHORT, LONG = 20, 300  # the papers' number of steps, and enough of them
 PENALTY = RIDGE = 1e-3  # the papers'
@@ -140,35 +141,37 @@ class Case:
 
     name: str
     problem: LinearProgram
-    flat: Flat
+    form: StandardForm
     exact: Solution  # ours; its value is HiGHS'
 
     @classmethod
     def draw(cls, name: str, draw: Draw, count: int) -> Case:
         """Draw them and solve them by HiGHS."""
         problem = draw(torch.Generator().manual_seed(0), count)
-        return cls(name, problem, Flat.of(problem), replace(solve(problem), value=solve(problem, HiGHS()).value))
+        return cls(
+            name, problem, StandardForm.of(problem), replace(solve(problem), value=solve(problem, HiGHS()).value)
+        )
 
     def starts(self, scale: float) -> Solution:
         """Random points with multipliers 0."""
         g = torch.Generator().manual_seed(round(scale))
         zero = Duals(*(torch.zeros_like(part) for part in self.exact.dual))
-        return replace(self.exact, primal=scale * torch.randn(self.flat.c.shape, generator=g, dtype=DOUBLE), dual=zero)
+        return replace(self.exact, primal=scale * torch.randn(self.form.c.shape, generator=g, dtype=DOUBLE), dual=zero)
 
     def error(self, point: Tensor) -> Tensor:
         """The larger of the relative error of the value and the relative violation.  # shape: (batch,)."""
         value = self.exact.value
-        off = ((self.flat.c * point).sum(-1) - value).abs() / (1 + value.abs())
-        start = Point(point, torch.zeros_like(self.flat.h), torch.zeros_like(self.flat.e))
-        return torch.maximum(off, residuals(self.flat, start).primal)
+        off = ((self.form.c * point).sum(-1) - value).abs() / (1 + value.abs())
+        start = Point(point, torch.zeros_like(self.form.h), torch.zeros_like(self.form.e))
+        return torch.maximum(off, residuals(self.form, start).primal)
 
     def qualification(self) -> tuple[Tensor, Tensor]:
         """Rows active at the optimum, equalities among them, and their rank.  # shape: (batch,) each."""
-        flat = self.flat
-        active = (flat.h - flat.G(self.exact.primal) <= 1e-9) & (flat.mask > 0)
-        index = torch.arange(flat.h.shape[1]).expand_as(flat.h)
-        rows = torch.cat([flat.rows(index) * active.unsqueeze(-1), flat.E], 1)
-        return active.sum(-1) + flat.E.shape[1], torch.linalg.matrix_rank(rows)
+        form = self.form
+        active = (form.h - form.G(self.exact.primal) <= 1e-9) & (form.mask > 0)
+        index = torch.arange(form.h.shape[1]).expand_as(form.h)
+        rows = torch.cat([form.rows(index) * active.unsqueeze(-1), form.E], 1)
+        return active.sum(-1) + form.E.shape[1], torch.linalg.matrix_rank(rows)
 
 
 @dataclass(frozen=True)
@@ -186,15 +189,15 @@ class Trace:
 
 def loop(case: Case, start: Tensor, step_size: float = 1.0) -> Trace:
     """The published loop, looked at on its way where it is undamped, and at its end."""
-    flat, y = case.flat, start
+    form, y = case.form, start
     error, converged, tail = {}, {}, []
     for step in range(1, LONG + 1):
-        y = published_step(flat, y, PENALTY, ridge=RIDGE, step_size=step_size)
+        y = undamped_step(form, y, PENALTY, ridge=RIDGE, step_size=step_size)
         if step == LONG or (step_size == 1 and step in STOPS):
-            point = published_point(flat, y, PENALTY)
+            point = undamped_point(form, y, PENALTY)
             error[step] = case.error(point.x)
             converged[step] = (
-                residuals(flat, point).dual <= SOLVED
+                residuals(form, point).dual <= SOLVED
             )  # stationarity: the gradient of the penalty function
         if step >= LONG - LONGEST_CYCLE:
             tail.append(y)
@@ -227,12 +230,12 @@ class Curve:
 
 def curves(case: Case, undamped: Trace, scale: float) -> list[Curve]:
     """All methods from the starts of one size; ours are stopped after 1, 2, 3, ... steps."""
-    flat, start = case.flat, case.starts(scale)
-    origin = Point(start.primal, torch.zeros_like(flat.h), torch.zeros_like(flat.e))
+    form, start = case.form, case.starts(scale)
+    origin = Point(start.primal, torch.zeros_like(form.h), torch.zeros_like(form.e))
     searched: list[Tensor] = []
     for stop in STOPS:
-        y = minimize_penalty(flat, origin, PENALTY, max_steps=stop)
-        searched.append(case.error(published_point(flat, y, PENALTY).x))
+        y = minimize_penalty(form, origin, PENALTY, max_steps=stop)
+        searched.append(case.error(undamped_point(form, y, PENALTY).x))
         if len(searched) > 1 and torch.equal(*searched[-2:]):  # all have ended
             break
     searched += searched[-1:] * (len(STOPS) - len(searched))
@@ -254,7 +257,7 @@ def curves(case: Case, undamped: Trace, scale: float) -> list[Curve]:
 
 def inside(case: Case) -> list[Tensor]:
     """Errors of the interior steps alone; they end at a vertex, or hand over to the exterior finish."""
-    scaled, scaling = equilibrate(case.flat)
+    scaled, scaling = equilibrate(case.form)
     stops = [min(stop, 28) for stop in STOPS]  # none takes longer
-    ends = {stop: interior(scaled, max_steps=stop, tolerance=Interior().handover) for stop in set(stops)}
-    return [case.error(scaling.back(ends[stop].point).x) for stop in stops]
+    ends = {stop: run_embedding(scaled, max_steps=stop, tolerance=Interior().switch_tolerance) for stop in set(stops)}
+    return [case.error(scaling.unscale(ends[stop].point).x) for stop in stops]

@@ -20,7 +20,7 @@ from torch import Tensor
 from setwise import metrics
 from setwise._checks import extra, is_count, one_of
 from setwise.lp import CountSketch, LinearProgram, RowSampling, SufficientReduction, reduce_program, solve
-from setwise.lp.sketch import Sketch, lift
+from setwise.lp.solvers.sketching import Sketch, lift
 from setwise_research.reproduce.drawing import figure
 from setwise_research.reproduce.newton_runs import DOUBLE
 from setwise_research.reproduce.study import Cell, Context, Record, Study, grid

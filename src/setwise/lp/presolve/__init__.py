@@ -1,1 +1,1 @@
-"""Equivalent programs that are easier to solve, and the way back to the program that was asked for."""
+"""Presolve and scaling: equivalent programs that are easier to solve, and postsolve to the original one."""

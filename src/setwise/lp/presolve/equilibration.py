@@ -22,12 +22,8 @@ from torch import Tensor
 from setwise.lp.operator import Matrix, is_csr
 from setwise.lp.problem import LinearProgram
 from setwise.lp.solution import Duals, Solution
-
-WELL_SCALED = 16.0  # rows and columns whose largest entries stay within this factor of 1 are left alone
-_PASSES = 60  # of alternating least squares, each one row and one column update
-_SETTLED = 0.1  # largest change of a logarithm (base 2) that ends them
-_RUIZ_PASSES = 4
-_UNITS = 10  # bits either way within which a side or a cost is usual
+from setwise.lp.solvers import tolerances as tol
+from setwise.lp.standard_form import Scaling, StandardForm, largest
 
 
 @dataclass(frozen=True)
@@ -40,7 +36,7 @@ class Equilibration:
     price: Tensor  # shape: ()
 
     @classmethod
-    def of(cls, problem: LinearProgram, *, units: bool = False) -> Equilibration | None:
+    def analyze(cls, problem: LinearProgram, *, units: bool = False) -> Equilibration | None:
         """The factors of a program; None where it is well scaled, or its matrices are known by their products only.
 
         Args:
@@ -66,7 +62,7 @@ class Equilibration:
 
     @classmethod
     def _factors(cls, A: Tensor, E: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Of the rows of A, the rows of A_eq, and the columns."""
+        """Factors of the rows of A, the rows of A_eq, and the columns."""
         batch = torch.Size(np.broadcast_shapes(A.shape[:-2], E.shape[:-2]))  # torch's own loads sympy
         count, m, p, n = batch.numel(), A.shape[-2], E.shape[-2], A.shape[-1]
         upper, lower = (_Entries.of(part, batch) for part in (A, E))
@@ -110,7 +106,7 @@ class Equilibration:
         )
 
     def _prices(self) -> Duals:
-        """What multipliers of the program in x' are times to be those of the program in x."""
+        """Factors from multipliers of the program in x' to those of the program in x."""
         bounds = self.price / self.column
         return Duals(self.price * self.row, self.price * self.row_eq, bounds, bounds)
 
@@ -125,7 +121,7 @@ def _unit(*parts: Tensor) -> Tensor:
     if not sizes.numel():
         return sizes.new_ones(())
     low, high = sizes.amin().log2().round(), sizes.amax().log2().round()
-    return torch.exp2(torch.where(high < -_UNITS, high, torch.where(low > _UNITS, low, 0.0)))
+    return torch.exp2(torch.where(high < -tol.USUAL_BITS, high, torch.where(low > tol.USUAL_BITS, low, 0.0)))
 
 
 class _Entries(NamedTuple):
@@ -137,7 +133,7 @@ class _Entries(NamedTuple):
 
     @classmethod
     def of(cls, matrix: Tensor, batch: torch.Size) -> Self:
-        """Of a dense matrix, expanded to a batch, or of a CSR matrix."""
+        """Entries of a dense matrix, expanded to a batch, or of a CSR matrix."""
         if is_csr(matrix):
             row = torch.repeat_interleave(matrix.crow_indices().diff(), output_size=matrix.values().shape[0])
             value, column = matrix.values().to(torch.float64).abs(), matrix.col_indices()
@@ -177,13 +173,13 @@ def factors(row: Tensor, column: Tensor, value: Tensor, rows: int, columns: int)
         return torch.where(most.isfinite(), most, 0.0)
 
     r, c = (torch.zeros_like(count, dtype=logs.dtype) for count in counts)
-    for _ in range(_PASSES):  # least squares in the logarithms, rows and columns in turn
+    for _ in range(tol.CURTIS_REID_PASSES):  # least squares in the logarithms, rows and columns in turn
         before = c
         r = -mean(row, counts[0], logs + c[column])
         c = -mean(column, counts[1], logs + r[row])
-        if float((c - before).abs().max()) < _SETTLED:
+        if float((c - before).abs().max()) < tol.CURTIS_REID_CHANGE:
             break
-    for _ in range(_RUIZ_PASSES):
+    for _ in range(tol.CURTIS_REID_RUIZ_PASSES):
         now = logs + r[row] + c[column]
         r, c = r - peak(row, rows, now) / 2, c - peak(column, columns, now) / 2
     return torch.exp2(r.round()), torch.exp2(c.round())
@@ -216,4 +212,48 @@ def _is_well_scaled(A: Tensor, E: Tensor) -> bool:
         peaks = [part.amax(-1) for part in rows]
         columns = [part.amax(-2) for part in rows]
         peaks += [torch.maximum(*torch.broadcast_tensors(*columns))] if len(columns) == 2 else columns
-    return all(bool(((peak == 0) | ((peak <= WELL_SCALED) & (peak >= 1 / WELL_SCALED))).all()) for peak in peaks)
+    return all(
+        bool(((peak == 0) | ((peak <= tol.WELL_SCALED) & (peak >= 1 / tol.WELL_SCALED))).all()) for peak in peaks
+    )
+
+
+def equilibrate(form: StandardForm) -> tuple[StandardForm, Scaling]:
+    """Bring the largest entry of every row and column near 1 (Ruiz), then cost and right-hand side to the size of 1.
+
+    A problem whose rows and columns are within a factor of 16 of 1 keeps its matrix.
+    """
+    row, row_eq, column = torch.ones_like(form.A[:, :, 0]), torch.ones_like(form.e), torch.ones_like(form.c)
+    A, E = form.A, form.E
+    for _ in range(tol.RUIZ_PASSES):
+        entries, entries_eq = A.abs(), E.abs()
+        rows, rows_eq = _peak(entries, -1), _peak(entries_eq, -1)
+        columns = torch.maximum(_peak(entries, -2), _peak(entries_eq, -2))
+        if all(_is_near_one(peak) for peak in (rows, rows_eq, columns)):
+            break
+        r, q, c = rows.rsqrt(), rows_eq.rsqrt(), columns.rsqrt()
+        A, E = A * r.unsqueeze(-1) * c.unsqueeze(-2), E * q.unsqueeze(-1) * c.unsqueeze(-2)
+        row, row_eq, column = row * r, row_eq * q, column * c
+    row_all = form.with_bounds(row, 1 / column, 1 / column)
+    cost = form.c * column
+    h, e = form.h * row_all, form.e * row_eq
+    size, price = (
+        torch.where(peak > 0, peak.clamp(min=tol.LEAST_SIZE), 1.0).unsqueeze(
+            -1
+        )  # sides or costs that are all 0 have no size
+        for peak in (torch.maximum(largest(h), largest(e)), largest(cost))
+    )
+    scaled = replace(form, c=cost / price, A=A, E=E, e=e / size, h=h / size)
+    return scaled, Scaling(row_all * price, row_eq * price, column * size)
+
+
+def _peak(matrix: Tensor, dim: int) -> Tensor:
+    """Largest entry of absolute values along a dimension; 1 where all are 0."""
+    shape = matrix.shape[:1] + matrix.shape[2 if dim == -2 else 1 :][:1]
+    if matrix.shape[dim] == 0:
+        return matrix.new_ones(shape)
+    peak = matrix.amax(dim)
+    return torch.where(peak > 0, peak, 1.0)
+
+
+def _is_near_one(peak: Tensor) -> bool:
+    return peak.numel() == 0 or bool((peak.amax() <= tol.WELL_SCALED) & (peak.amin() >= 1 / tol.WELL_SCALED))

@@ -1,4 +1,4 @@
-"""Certificates of infeasibility and unboundedness made exact: what rounding has kept from adding up to 0 is projected.
+"""Farkas certificates and recession rays, made exact by projection where rounding kept them from adding up to 0.
 
 Near its end the embedding solves with matrices that are all but singular, so what it finds may stop short of a proof
 by more than a proof can be off. Which rows take part is clear by then. With K these rows, those of E among them,
@@ -13,27 +13,22 @@ Whether they hold is decided by :mod:`setwise.lp.solvers.residuals`, before and 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from setwise.lp._flat import Flat, Point
+from setwise.lp._types import Array
+from setwise.lp.solvers import tolerances as tol
 from setwise.lp.solvers.residuals import completed, contradicts, descends, kept_ray
-
-_TAKES_PART = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-8)  # relative to the largest; tried in turn
-_NOISE = 1e-14  # of the largest entry of a direction: what a projection leaves of 0
-
-Array = NDArray[Any]
+from setwise.lp.standard_form import Point, StandardForm
 
 
-def certify(flat: Flat, proof: Point, infeasible: Tensor, unbounded: Tensor) -> tuple[Point, Tensor, Tensor]:
+def certify(form: StandardForm, proof: Point, infeasible: Tensor, unbounded: Tensor) -> tuple[Point, Tensor, Tensor]:
     """Certificates that hold, mended where rounding has kept them from it, and where they do.
 
     Args:
-        flat: The programs.
+        form: The programs.
         proof: Rays in x, Farkas multipliers in z and y.
         infeasible: Where the multipliers are claimed to prove something.  # shape: (batch,)
         unbounded: Where the rays are; both may be claimed.  # shape: (batch,)
@@ -46,18 +41,19 @@ def certify(flat: Flat, proof: Point, infeasible: Tensor, unbounded: Tensor) -> 
     if not claimed.numel():
         return proof, empty, falls
     proof = Point(*(part.clone() for part in proof))
-    part = flat.select(claimed)
+    part = form.select(claimed)
     x, z, y = kept_ray(part, proof.x[claimed]), proof.z[claimed].relu(), proof.y[claimed]
     z = completed(part, z, y)
     empty[claimed] = infeasible[claimed] & contradicts(part, z, y)
     falls[claimed] = unbounded[claimed] & ~empty[claimed] & descends(part, x)
     proof.x[claimed], proof.z[claimed] = x, z
-    if not flat.written_out:
+    # Projection needs the rows themselves.
+    if not form.written_out:
         return proof, empty, falls
     for k in claimed[~(empty | falls)[claimed]].tolist():
-        one, (x, z, y) = flat.select(slice(k, k + 1)), (part[k : k + 1] for part in proof)
-        multipliers = exact_multipliers(one, z, y) if bool(infeasible[k]) else None
-        ray = exact_direction(one, x) if multipliers is None and bool(unbounded[k]) else None
+        one, (x, z, y) = form.select(slice(k, k + 1)), (part[k : k + 1] for part in proof)
+        multipliers = _exact_multipliers(one, z, y) if bool(infeasible[k]) else None
+        ray = _exact_direction(one, x) if multipliers is None and bool(unbounded[k]) else None
         if multipliers is not None:
             proof.z[k], proof.y[k], empty[k] = multipliers[0][0], multipliers[1][0], True
         elif ray is not None:
@@ -65,50 +61,35 @@ def certify(flat: Flat, proof: Point, infeasible: Tensor, unbounded: Tensor) -> 
     return proof, empty, falls
 
 
-def exact_multipliers(one: Flat, z: Tensor, y: Tensor) -> tuple[Tensor, Tensor] | None:
-    """Multipliers near the given ones that prove one program infeasible; None where none is found.
-
-    Args:
-        one: A batch of one program.
-        z: Of G x <= h.  # shape: (1, k)
-        y: Of E x = e.  # shape: (1, p)
-    """
-    for candidate, equal in _multipliers(one, z, y):
-        complete = completed(one, candidate, equal)
-        if bool(contradicts(one, complete, equal)):
-            return complete, equal
-    return None
+def _exact_multipliers(one: StandardForm, z: Tensor, y: Tensor) -> tuple[Tensor, Tensor] | None:
+    """Multipliers near the given ones that prove one program infeasible; None where none is found."""
+    pairs = ((completed(one, candidate, equal), equal) for candidate, equal in _multipliers(one, z, y))
+    return next((pair for pair in pairs if bool(contradicts(one, *pair))), None)
 
 
-def exact_direction(one: Flat, x: Tensor) -> Tensor | None:
-    """A direction near the given one along which one program falls without end; None where none is found.
-
-    Args:
-        one: A batch of one program.
-        x: The direction.  # shape: (1, n)
-    """
-    for candidate in _directions(one, x):
-        kept: Tensor = kept_ray(one, candidate)
-        if bool(descends(one, kept)):
-            return kept
-    return None
+def _exact_direction(one: StandardForm, x: Tensor) -> Tensor | None:
+    """A direction near the given one along which one program falls without end; None where none is found."""
+    rays: Iterator[Tensor] = (kept_ray(one, candidate) for candidate in _directions(one, x))
+    return next((ray for ray in rays if bool(descends(one, ray))), None)
 
 
-def _rows(one: Flat) -> tuple[Array, Array]:
+def _rows(one: StandardForm) -> tuple[Array, Array]:
     """G and E, written out."""
     every = torch.arange(one.h.shape[1], device=one.h.device).unsqueeze(0)
     rows = one.rows(every) * one.mask.unsqueeze(-1)
     return rows[0].numpy(force=True), one.E[0].numpy(force=True)
 
 
-def _multipliers(one: Flat, z: Tensor, y: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+def _multipliers(one: StandardForm, z: Tensor, y: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
     G, E = _rows(one)
     own, equal = z[0].numpy(force=True), y[0].numpy(force=True)
     size = max(float(np.abs(part).max(initial=0.0)) for part in (own, equal))
-    for share in _TAKES_PART:
+    # Too few rows cannot add up to 0, too many bring rounding back: from few to many.
+    for share in tol.TAKES_PART:
         active = own > share * size
         K, w = np.concatenate([G[active], E]), np.concatenate([own[active], equal])
         for _ in range(2):
+            # The second projection takes away what rounding has left of the first.
             w = w - np.linalg.lstsq(K.T, K.T @ w, rcond=None)[0]
         count = int(np.count_nonzero(active))
         full = np.zeros_like(own)
@@ -116,13 +97,13 @@ def _multipliers(one: Flat, z: Tensor, y: Tensor) -> Iterator[tuple[Tensor, Tens
         yield torch.from_numpy(full).to(z)[None], torch.from_numpy(w[count:]).to(y)[None]
 
 
-def _directions(one: Flat, x: Tensor) -> Iterator[Tensor]:
+def _directions(one: StandardForm, x: Tensor) -> Iterator[Tensor]:
     G, E = _rows(one)
     own = x[0].numpy(force=True)
     size = float(np.abs(own).max())
-    for share in reversed(_TAKES_PART):
+    for share in reversed(tol.TAKES_PART):
         K, d = np.concatenate([G[G @ own > -share * size], E]), own
         for _ in range(2):
             d = d - np.linalg.lstsq(K, K @ d, rcond=None)[0]
-        d = np.where(np.abs(d) > _NOISE * size, d, 0.0)
+        d = np.where(np.abs(d) > tol.PROJECTION_NOISE * size, d, 0.0)
         yield torch.from_numpy(d).to(x)[None]

@@ -1,0 +1,226 @@
+"""Active set of a solution, and linear solves with its rows: the Jacobian behind the implicit gradient.
+
+Points and multipliers are attached to the graph by one exact Newton correction, see :mod:`setwise.lp.gradients`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol, cast
+
+import torch
+from torch import Tensor
+
+from setwise.lp.operator import matvec, rmatvec
+from setwise.lp.problem import LinearProgram
+from setwise.lp.solution import Duals, Solution
+from setwise.lp.solvers import tolerances as tol
+from setwise.lp.solvers.vertex import Vertex
+from setwise.lp.standard_form import Point, StandardForm
+
+
+def constraints(problem: LinearProgram, x: Tensor) -> Duals:
+    """A x - b, A_eq x - b_eq, lower - x, x - upper, 0 where a side is infinite; differentiable in the problem."""
+
+    def less(value: Tensor, side: Tensor) -> Tensor:
+        finite = torch.isfinite(side)
+        return torch.where(finite, value - torch.where(finite, side, 0.0), 0.0)
+
+    return Duals(
+        less(matvec(problem.A, x), problem.b),
+        matvec(problem.A_eq, x) - problem.b_eq,
+        -less(x, problem.lower),
+        less(x, problem.upper),
+    )
+
+
+class ActiveSet:
+    """The active rows of a solution and what solves with them; both attached points come from here."""
+
+    def __init__(self, problem: LinearProgram, solution: Solution, solver: _Solver) -> None:
+        self.problem, self.solution, self.solver = problem, solution, solver
+
+    @classmethod
+    def of(cls, problem: LinearProgram, solution: Solution) -> ActiveSet:
+        """The active set of a solution, dense or by products as the matrices are."""
+        with torch.no_grad():
+            if problem.is_dense:
+                return cls(problem, solution, _DenseSolver(problem, solution))
+            return cls(problem, solution, _MatrixFreeSolver(problem, solution))
+
+    def attached_primal(self) -> Tensor:
+        """X - K^+ (K x - h)."""
+        residual = constraints(self.problem, self.solution.primal)
+        return corrected(self.solution.primal, lambda: self.solver.by_rows(residual))
+
+    def attached_duals(self) -> Duals:
+        """V - (K')^+ (K'v + c) on the active rows."""
+        v, w, low, up = self.solution.dual
+        stationarity = self.problem.c + rmatvec(self.problem.A, v) + rmatvec(self.problem.A_eq, w) - low + up
+        change = self.solver.by_columns(stationarity)
+        return Duals(
+            *(
+                part - (step - step.detach()).to(part.dtype)
+                for part, step in zip(self.solution.dual, change, strict=True)
+            )
+        )
+
+
+class _Solver(Protocol):
+    def by_rows(self, residual: Duals) -> Tensor:
+        """K^+ r for the residuals r of all constraints; inactive ones are passed over.  # shape: (*batch, n)."""
+
+    def by_columns(self, g: Tensor) -> Duals:
+        """(K')^+ g, written into all constraints; 0 for inactive ones."""
+
+
+class _DenseSolver:
+    """LU where the active rows make a vertex, the pseudo-inverse elsewhere."""
+
+    def __init__(self, problem: LinearProgram, solution: Solution) -> None:
+        self.batch = problem.batch_shape
+        self.form = form = StandardForm.of(problem)
+        point = standard_point(form, solution)
+        slack = form.h - form.G(point.x)
+        # Strict complementarity: of multiplier and slack the larger one decides.
+        self.active = (point.z > slack) & (form.mask > 0)
+        _, _, p, n = form.sizes
+        optimal = solution.optimal.reshape(-1)
+        square = (self.active.sum(-1) == n - p) & optimal
+        self.vertex, proven = None, torch.zeros_like(square)
+        if bool(square.any()):
+            places = square.nonzero().squeeze(-1)
+            index = self.active[places].nonzero()[:, 1].reshape(len(places), n - p)
+            self.vertex, good = Vertex.solve(form if len(places) == len(square) else form.select(places), index)
+            self.vertex = self.vertex.select(good)
+            proven[places[good]] = True
+        self.places = proven.nonzero().squeeze(-1)
+        self.others = (~proven & optimal).nonzero().squeeze(-1)
+        if self.others.numel():
+            rest = form.select(self.others)
+            # Where rows are too many or too few, tight rows that carry a multiplier count as active too.
+            tight = (slack[self.others] <= tol.TIGHT * (1 + rest.h.abs())) & (rest.mask > 0)
+            weight = (self.active[self.others] | (tight & (point.z[self.others] > 0))).to(form.c.dtype)
+            self.rest, self.weight = rest, weight
+            # K'K may be singular: the pseudo-inverse gives the derivative of least norm.
+            self.inverse = pseudo_inverse(rest.normal(weight) + rest.E.mT @ rest.E)
+
+    def by_rows(self, residual: Duals) -> Tensor:
+        n = self.form.c.shape[1]
+        z, y = self.form.stack(Duals(*(self._flatten(part) for part in residual)))
+        x = z.new_zeros(z.shape[0], n)
+        if self.vertex is not None and self.places.numel():
+            chosen = torch.cat([z[self.places].gather(1, self.vertex.index), y[self.places]], -1)
+            solved = torch.linalg.lu_solve(self.vertex.lu, self.vertex.pivots, chosen.unsqueeze(-1)).squeeze(-1)
+            x = x.index_copy(0, self.places, solved)
+        if self.others.numel():
+            right = self.rest.Gt(z[self.others] * self.weight) + self.rest.Ety(y[self.others])
+            x = x.index_copy(0, self.others, torch.einsum("bij,bj->bi", self.inverse, right))
+        return x.reshape(*self.batch, n)
+
+    def by_columns(self, g: Tensor) -> Duals:
+        flattened = self._flatten(g)
+        z, y = torch.zeros_like(self.form.h), torch.zeros_like(self.form.e)
+        if self.vertex is not None and self.places.numel():
+            right = flattened[self.places].unsqueeze(-1)
+            solved = torch.linalg.lu_solve(self.vertex.lu, self.vertex.pivots, right, adjoint=True).squeeze(-1)
+            count = self.vertex.index.shape[1]
+            rows = torch.zeros_like(z[self.places]).scatter(1, self.vertex.index, solved[:, :count])
+            z, y = z.index_copy(0, self.places, rows), y.index_copy(0, self.places, solved[:, count:])
+        if self.others.numel():
+            x = torch.einsum("bij,bj->bi", self.inverse, flattened[self.others])
+            z = z.index_copy(0, self.others, self.rest.G(x) * self.weight)
+            y = y.index_copy(0, self.others, self.rest.Ex(x))
+        parts = self.form.duals(Point(flattened, z, y))
+        return Duals(*(part.reshape(*self.batch, part.shape[-1]) for part in parts))
+
+    def _flatten(self, part: Tensor) -> Tensor:
+        shape = (*self.batch, part.shape[-1])
+        return part.to(torch.float64).expand(shape).reshape(self.form.c.shape[0], part.shape[-1])
+
+
+class _MatrixFreeSolver:
+    """Conjugate gradients on the normal equations of the active rows, for CSR matrices and operators."""
+
+    def __init__(self, problem: LinearProgram, solution: Solution) -> None:
+        self.A, self.A_eq = problem.A, problem.A_eq
+        residual = constraints(problem, solution.primal)
+        # The active constraints: multiplier larger than slack; equalities always.
+        self.on = Duals(
+            *(
+                ((dual > -r) if name != "equality" else torch.ones_like(r, dtype=torch.bool)).to(r.dtype)
+                for name, dual, r in zip(Duals._fields, solution.dual, residual, strict=True)
+            )
+        )
+
+    def _rows(self, x: Tensor) -> Duals:
+        return Duals(
+            matvec(self.A, x) * self.on.inequality, matvec(self.A_eq, x), -x * self.on.lower, x * self.on.upper
+        )
+
+    def _columns(self, r: Duals) -> Tensor:
+        rows = rmatvec(self.A, r.inequality * self.on.inequality) + rmatvec(self.A_eq, r.equality)
+        return rows - r.lower * self.on.lower + r.upper * self.on.upper
+
+    def by_rows(self, residual: Duals) -> Tensor:
+        return _solved(self._columns(residual), self)
+
+    def by_columns(self, g: Tensor) -> Duals:
+        return self._rows(_solved(g, self))
+
+    def inverse(self, g: Tensor, steps: int = 200, tolerance: float = 1e-13) -> Tensor:
+        """(K'K)^+ g for g in its range."""
+        x = torch.zeros_like(g)
+        r = g.clone()
+        d = r.clone()
+        rho = (r * r).sum(-1, keepdim=True)
+        stop = tolerance**2 * rho
+        for _ in range(steps):
+            if bool((rho <= stop).all()):
+                break
+            q = self._columns(self._rows(d))
+            a = rho / (d * q).sum(-1, keepdim=True).clamp(min=tol.TINY)
+            x, r = x + a * d, r - a * q
+            after = (r * r).sum(-1, keepdim=True)
+            d, rho = r + after / rho.clamp(min=tol.TINY) * d, after
+        return x
+
+
+class _ConjugateGradients(torch.autograd.Function):
+    """A constant symmetric linear map, its own adjoint."""
+
+    @staticmethod
+    def forward(ctx: Any, g: Tensor, solver: _MatrixFreeSolver) -> Tensor:
+        ctx.solver = solver
+        return solver.inverse(g)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return _solved(grad, ctx.solver), None
+
+
+def _solved(g: Tensor, solver: _MatrixFreeSolver) -> Tensor:
+    function: type[torch.autograd.Function] = _ConjugateGradients
+    return cast("Tensor", function.apply(g, solver))
+
+
+def corrected(point: Tensor, step: Callable[[], Tensor]) -> Tensor:
+    """The point, with the graph of minus a step that is zero to rounding."""
+    change = step().reshape(point.shape)
+    return point - (change - change.detach()).to(point.dtype)
+
+
+def pseudo_inverse(matrix: Tensor) -> Tensor:
+    """Pseudo-inverse of symmetric positive semi-definite matrices.  # shape: (batch, n, n)."""
+    inverse: Tensor = torch.linalg.pinv(matrix, hermitian=True, rtol=tol.ACTIVE_RANK)
+    return inverse
+
+
+def standard_point(form: StandardForm, solution: Solution) -> Point:
+    """A solution in the order of the rows of G, float64."""
+
+    def shaped(part: Tensor) -> Tensor:
+        return part.detach().to(torch.float64).reshape(form.c.shape[0], part.shape[-1])
+
+    z, y = form.stack(Duals(*(shaped(part) for part in solution.dual)))
+    return Point(shaped(solution.primal), z, y)

@@ -1,0 +1,362 @@
+"""Drivers: presolve, the stages of a solver in their order, verification.
+
+Interior solves by stages, each for what the ones before left unsolved:
+
+1. per element: predictor-corrector steps with pivots to a vertex, from an earlier solution where there is one;
+2. warm start: the exterior method from an earlier solution;
+3. embedding: interior steps for the whole batch, which end at an optimum or a certificate;
+4. simplex method, where rounding stopped the interior steps;
+5. 3 and 4 again with all sides and costs, where the largest had been lowered for scaling;
+6. Phase I, for programs with a recession ray.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from setwise import _checks
+from setwise.lp._types import Array
+from setwise.lp.presolve.caps import capped
+from setwise.lp.presolve.dependent_rows import DependentRows
+from setwise.lp.presolve.equilibration import Equilibration, equilibrate
+from setwise.lp.presolve.lineality import LinealitySpace
+from setwise.lp.presolve.partition import partition, solve_separately
+from setwise.lp.problem import LinearProgram
+from setwise.lp.solution import Duals, Factor, Solution, Status, to_dtype, with_parts
+from setwise.lp.solvers import embedding, exterior_newton, highs
+from setwise.lp.solvers import newton_systems as systems
+from setwise.lp.solvers import per_element as elements
+from setwise.lp.solvers import tolerances as tol
+from setwise.lp.solvers.matrix_free import MatrixFreeForm, equilibrate_products
+from setwise.lp.solvers.phase_one import check_rays
+from setwise.lp.solvers.program import Program, to_array
+from setwise.lp.solvers.simplex import OptimalVertex
+from setwise.lp.solvers.status import INFEASIBLE, NEAR, RUNNING, UNBOUNDED, VERTEX, BatchStatus, Outcome
+from setwise.lp.solvers.verifier import tolerance_for, verify
+from setwise.lp.standard_form import Point, Scaling, StandardForm
+
+if TYPE_CHECKING:
+    from setwise.lp.settings import ExteriorNewton
+
+
+class Limits(NamedTuple):
+    """When the stages of one solve stop."""
+
+    max_steps: int
+    tolerance: float  # of verified residuals and gap
+    switch: float  # accuracy at which interior steps stop without a vertex
+
+
+def run_interior(problem: LinearProgram, limits: Limits, start: Solution | None, *, finish: bool) -> Solution:
+    """Equilibrate, presolve, run the stages, verify on the program's own numbers.
+
+    Args:
+        problem: The programs.
+        limits: Of the solve.
+        start: An earlier solution.
+        finish: Whether HiGHS may solve what no stage solves.
+    """
+    level = tolerance_for(problem.dtype, limits.tolerance)
+    inner = limits._replace(tolerance=level)
+    scaling = Equilibration.analyze(problem)
+    working = _double(problem)
+    if scaling is not None:
+        working, start = scaling.apply(problem), scaling.map_start(start)
+    solution, own = _presolved(working, inner, start)
+    if not own:  # statuses are those of a reduced program
+        solution = verify(working, solution, level)
+    if scaling is not None:
+        solution = verify(problem, scaling.postsolve(solution), level, equilibrated=False)
+    if finish:
+        solution = _finish(problem, solution, limits.tolerance)
+    return to_dtype(solution, problem.dtype)
+
+
+def _double(problem: LinearProgram) -> LinearProgram:
+    """The program in double precision, but for operators that cannot be moved."""
+    return problem.to(dtype=torch.float64) if problem.has_entries else problem
+
+
+def _presolved(problem: LinearProgram, limits: Limits, start: Solution | None) -> tuple[Solution, bool]:
+    """The solution after presolve, and whether its statuses are those of the program itself."""
+    own = partition(problem)
+    if own is not None:
+        solved = solve_separately(problem, own, start, lambda part, begin: _presolved(part, limits, begin)[0])
+        return solved, False
+    # Free directions first: what fixes them are new equality rows, which may depend on the program's own.
+    lineality = LinealitySpace.analyze(problem)
+    if lineality is not None:
+        problem, start = lineality.apply(problem), lineality.map_start(start)
+    dependent = DependentRows.analyze(problem, limits.tolerance)
+    if dependent is not None:
+        problem, start = dependent.apply(problem), dependent.map_start(start)
+    solution = _solve(problem, limits, start)
+    for reduction in (dependent, lineality):
+        solution = solution if reduction is None else reduction.postsolve(solution)
+    return solution, lineality is None and dependent is None
+
+
+def _solve(problem: LinearProgram, limits: Limits, start: Solution | None) -> Solution:
+    # One plain program has a way of its own, without the cost of a standard form.
+    program, result = Program.of(problem), None
+    if program is not None:
+        before = None if start is None else _multipliers(problem, start)
+        result = elements.solve_one(program, limits.max_steps, limits.switch, before)
+        quick = (
+            elements.vertex_solution(problem, program, result, limits.tolerance)
+            if isinstance(result, OptimalVertex)
+            else None
+        )
+        if quick is not None:
+            return quick
+    form = StandardForm.of(problem)
+    stages = Stages(form, limits)
+    point = None if start is None else _point(form, start)
+    if program is not None:
+        stages.accept(elements.gather(form, [(program.rows, result)]).outcome, Scaling.identity(form))
+    factor = stages.run(point, tried=program is not None)
+    return replace(stages.status.solution(problem, "Interior"), factor=factor)
+
+
+def _finish(problem: LinearProgram, solution: Solution, tolerance: float) -> Solution:
+    """HiGHS for the elements that ended at the limit, where highspy is installed and matrices are tensors."""
+    limit = torch.as_tensor(solution.status == Status.ITERATION_LIMIT, device=problem.device).reshape(-1)
+    if not (bool(limit.any()) and problem.has_entries and importlib.util.find_spec("highspy")):
+        return solution
+    from setwise.lp.settings import HiGHS
+
+    places = limit.nonzero().squeeze(-1)
+    rest = problem.select(places) if problem.batch_shape else problem
+    result = highs.run(HiGHS(), rest, None, tolerance, None)
+    return replace(with_parts(solution, places, result), solver=f"{solution.solver}, HiGHS")
+
+
+class Stages:
+    """The stages of the interior driver on a batch: each solves what the previous ones left unsolved."""
+
+    def __init__(self, form: StandardForm, limits: Limits) -> None:
+        self.form, self.limits = form, limits
+        self.status = BatchStatus(form, limits.tolerance)
+        # Sides and costs that never bind should not set the scale; what that leaves is solved as it is.
+        lowered = capped(form)
+        self.capped = lowered is not form
+        self.scaled, self.scaling = equilibrate(lowered)
+
+    def run(self, start: Point | None, *, tried: bool) -> Factor | None:
+        """All stages in turn.
+
+        Args:
+            start: An earlier solution.
+            tried: Whether the programs have been solved per element before.
+
+        Returns:
+            The factorization of the active rows where all programs ended at a vertex of their own.
+        """
+        factor = None
+        if not tried and elements.prefers_per_element(self.form, warm=start is not None):
+            factor = self.per_element(start)
+        # A start whose active rows are no plain vertex is of use to the exterior method only.
+        if start is not None and self.status.unsolved().numel():
+            self.warm_start(start)
+            if elements.prefers_per_element(self.form):
+                self.per_element()
+        self.embedding()
+        self.simplex()
+        if self.capped and self.status.unsolved().numel():
+            self.capped = False
+            # A lowered side or cost was met after all: solve with the program's own.
+            self.scaled, self.scaling = equilibrate(self.form)
+            self.embedding()
+            self.simplex()
+        check_rays(self.status, self.scaled, self.scaling, self.limits.max_steps)
+        return factor
+
+    def per_element(self, start: Point | None = None) -> Factor | None:
+        """Each program on its own; the factorization where all end at a vertex."""
+        places = self.status.unsolved()
+        whole = len(places) == self.form.c.shape[0]
+        # What need not be scaled keeps its own rows, so that their inverse serves the derivative.
+        plain = self.scaled.A is self.form.A and self.scaled.E is self.form.E
+        form, scaling = (self.form, Scaling.identity(self.form)) if plain else (self.scaled, self.scaling)
+        if start is not None and not plain:
+            start = self.scaling.scale(start)
+        if not whole:
+            form, scaling = form.select(places), scaling.select(places)
+            start = start and start.select(places)
+        solved = elements.per_element(form, self.limits.max_steps, self.limits.switch, start)
+        self.accept(solved.outcome, scaling)
+        return solved.factor if plain and whole and not self.status.unsolved().numel() else None
+
+    def accept(self, result: Outcome, scaling: Scaling) -> None:
+        """Record what was found for the unsolved programs, and finish where it is near an optimum."""
+        places = self.status.unsolved()
+        self._record(result, scaling, places)
+        near = (result.code == NEAR).nonzero().squeeze(-1)
+        if near.numel():
+            self._round_off(result.code[near], places[near])
+
+    def warm_start(self, start: Point) -> None:
+        """The exterior method from an earlier solution."""
+        places = self.status.unsolved()
+        scaled, scaling = self._scaled_at(places)
+        result = exterior_newton.run(
+            scaled,
+            scaling.scale(start.select(places)),
+            exterior_newton.Penalty(tol.WARM_SIGMA),
+            max_steps=tol.WARM_STEPS,
+            tolerance=tol.WARM_ACCURACY,
+        )
+        _record_exterior(self.status, result, scaling, places)
+
+    def embedding(self) -> None:
+        """The homogeneous embedding, which finds the optimum or why there is none."""
+        places = self.status.unsolved()
+        if places.numel():
+            scaled, scaling = self._scaled_at(places)
+            result = embedding.run(scaled, max_steps=self.limits.max_steps, tolerance=self.limits.switch)
+            self._record(result, scaling, places)
+            open_ = ((result.code == NEAR) | (result.code == RUNNING)).nonzero().squeeze(-1)
+            if open_.numel():
+                self._round_off(result.code[open_], places[open_])
+
+    def simplex(self) -> None:
+        """The simplex method for what is left, from where the others ended."""
+        places = self.status.unsolved()
+        if places.numel():
+            scaled, scaling = self._scaled_at(places)
+            point = scaling.scale(self.status.points_at(places))
+            self._record(elements.simplex_per_element(scaled, point, self.limits.max_steps), scaling, places)
+
+    def _scaled_at(self, places: Tensor) -> tuple[StandardForm, Scaling]:
+        """The scaled programs at some places; a batch that is whole is not copied."""
+        if len(places) == self.form.c.shape[0]:
+            return self.scaled, self.scaling
+        return self.scaled.select(places), self.scaling.select(places)
+
+    def _record(self, result: Outcome, scaling: Scaling, places: Tensor) -> None:
+        self.status.record(result, scaling, places, result.code == VERTEX, complete=self.capped)
+
+    def _round_off(self, code: Tensor, places: Tensor) -> None:
+        """From recorded points near the optimum to a vertex after all, or the exterior method."""
+        scaled, scaling = self.scaled.select(places), self.scaling.select(places)
+        point = scaling.scale(self.status.points_at(places))
+        result = Outcome(point, code, torch.zeros_like(self.status.steps[places]))
+        embedding.round_to_vertex(scaled, result)
+        self._record(result, scaling, places)
+        rest = self.status.unsolved(places)
+        if rest.numel():
+            finish = exterior_newton.run(
+                scaled.select(rest),
+                result.point.select(rest),
+                exterior_newton.Penalty(tol.WARM_SIGMA),
+                max_steps=self.limits.max_steps,
+                tolerance=tol.FINISH_ACCURACY,
+            )
+            _record_exterior(self.status, finish, scaling.select(rest), places[rest])
+
+
+def _record_exterior(status: BatchStatus, result: Outcome, scaling: Scaling, places: Tensor) -> None:
+    """Record what the exterior method gave: whatever is no certificate may be optimal, even at its limit."""
+    point = (result.code != INFEASIBLE) & (result.code != UNBOUNDED)
+    status.record(result, scaling, places, point, complete=bool(point.any()))
+
+
+def run_exterior(
+    settings: ExteriorNewton, problem: LinearProgram, max_steps: int | None, tolerance: float, start: Solution | None
+) -> Solution:
+    """The exterior method on an equilibrated program, verified on its own numbers."""
+    level = tolerance_for(problem.dtype, tolerance)
+    system = systems.choose_system(settings.linear_solver, problem)
+    systems.check_system(system, problem)
+    scaling = Equilibration.analyze(problem)
+    if scaling is None or not isinstance(
+        system, systems.Dense | systems.Active | systems.Sparse | systems.ConjugateGradients
+    ):
+        # A sketch knows the problem's own variables, an operator its own units.
+        equilibrated = scaling is None and problem.has_entries
+        solution = _exterior(settings, problem, system, max_steps, level, start, equilibrated=equilibrated)
+    else:
+        scaled, start = scaling.apply(problem), scaling.map_start(start)
+        solution = _exterior(settings, scaled, system, max_steps, level, start, equilibrated=True)
+        solution = verify(problem, scaling.postsolve(solution), level, equilibrated=False)
+    return to_dtype(solution, problem.dtype)
+
+
+def _exterior(
+    settings: ExteriorNewton,
+    problem: LinearProgram,
+    system: systems.NewtonSystem,
+    max_steps: int | None,
+    tolerance: float,
+    start: Solution | None,
+    *,
+    equilibrated: bool,
+) -> Solution:
+    written = problem.is_dense or isinstance(system, systems.Dense | systems.Active)
+    form: StandardForm = StandardForm.of(problem) if written else MatrixFreeForm.of(problem)
+    status = BatchStatus(form, tolerance, equilibrated=equilibrated)
+    point = form.zero() if start is None else _point(form, start)
+    # Caps are found from sorted entries of dense forms only; products are scaled by norms.
+    lowered = capped(form) if isinstance(system, systems.Dense | systems.Active) else form
+    for part in (lowered, form) if lowered is not form else (form,):  # what cannot bind should not set the scale
+        scaled, scaling = equilibrate_products(part) if isinstance(part, MatrixFreeForm) else equilibrate(part)
+        prepared: systems.Prepared = system.prepare(problem, scaling.column)
+        places = status.unsolved()
+        if places.numel():
+            own, begin = prepared.select(places), scaling.select(places)
+            limit = tol.EXTERIOR_STEPS if prepared.exact else tol.EXTERIOR_STEPS_INEXACT
+            result = exterior_newton.run(
+                scaled.select(places),
+                begin.scale(point.select(places)),
+                exterior_newton.Penalty(1 / settings.penalty, settings.growth),
+                max_steps=limit if max_steps is None else max_steps,
+                tolerance=min(tolerance, tol.EXTERIOR_ACCURACY),
+                system=own,
+            )
+            _record_exterior(status, result, begin, places)
+    check_rays(status, scaled, scaling, 100, None if written else prepared)
+    return status.solution(problem, "ExteriorNewton")
+
+
+def run_undamped(
+    settings: ExteriorNewton, problem: LinearProgram, max_steps: int | None, tolerance: float, start: Solution | None
+) -> Solution:
+    """The papers' loop; only the residuals tell whether it got there."""
+    form = StandardForm.of(problem)
+    status = BatchStatus(form, tolerance_for(problem.dtype, tolerance), equilibrated=False)
+    origin = torch.zeros_like(form.c) if start is None else _point(form, start).x
+    steps = settings.steps if max_steps is None else min(settings.steps, max_steps)
+    point = exterior_newton.undamped_loop(
+        form, origin, settings.penalty, ridge=settings.ridge, step_size=settings.step_size, steps=steps
+    )
+    places = status.unsolved()
+    status.accept(places, point, torch.full_like(places, steps), torch.ones_like(places, dtype=torch.bool))
+    return to_dtype(status.solution(problem, "ExteriorNewton(undamped)"), problem.dtype)
+
+
+def _point(form: StandardForm, start: Solution) -> Point:
+    """An earlier solution as a starting point of this batch; what is not finite starts at 0."""
+    batch, _, _, n = form.sizes
+
+    def shaped(part: Tensor) -> Tensor:
+        rows = part.shape[:-1].numel()
+        return part.detach().to(torch.float64).reshape(rows, part.shape[-1]).expand(batch, -1).nan_to_num(0.0, 0.0, 0.0)
+
+    if start.primal.shape[-1] != n:
+        raise _checks.InputError(f"Expected `start` to have {n} variables, but got {start.primal.shape[-1]}.")
+    z, y = form.stack(Duals(*map(shaped, start.dual)))
+    return Point(shaped(start.primal), z.relu(), y)
+
+
+def _multipliers(problem: LinearProgram, start: Solution) -> Array:
+    """Multipliers of an earlier solution of one program over [A; -I; I]; zeros where it does not fit."""
+    dual = start.dual
+    every = torch.cat([dual.inequality, dual.lower, dual.upper], -1).reshape(-1)
+    rows = problem.inequalities + 2 * problem.variables
+    return to_array(every.detach(), rows) if every.numel() == rows else np.zeros(rows)

@@ -1,0 +1,236 @@
+"""Matrix-free standard form: programs whose matrices are known by their products.
+
+CSR matrices are multiplied as they are, with a transposed copy beside them; operators by their own ``matvec`` and
+``rmatvec``. Scaling multiplies from both sides around the product and never touches the matrix. What scaling and
+preconditioning need, the sums of squares over rows and columns, are exact for tensors; for an operator they are
+estimated: for random signs r, the mean of (A diag(w)^1/2 r)^2 is (A * A) w.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Self
+
+import torch
+from torch import Tensor
+
+from setwise.lp.operator import Matrix, batch_of, is_csr, matvec, rmatvec
+from setwise.lp.problem import LinearProgram
+from setwise.lp.solvers import tolerances as tol
+from setwise.lp.standard_form import Scaling, StandardForm, largest
+
+
+@dataclass(frozen=True)
+class Products:
+    """The matrices diag(row) A diag(column) of a batch, known by what they do to vectors.
+
+    Attributes:
+        matrix: A.
+        transposed: A' where A is CSR: torch multiplies by a transposed view many times slower.
+        batch: Shape of the whole batch, which an operator of many matrices wants to see.
+        dtype: What the matrix multiplies: float64, or the problem's dtype for an operator that cannot be moved.
+        places: Which elements of the batch are meant; None for all.
+        row: Scale of the rows.  # shape: (count, m)
+        column: Scale of the columns.  # shape: (count, n)
+    """
+
+    matrix: Matrix
+    transposed: Tensor | None
+    batch: torch.Size
+    dtype: torch.dtype
+    places: Tensor | None
+    row: Tensor
+    column: Tensor
+
+    @classmethod
+    def of(cls, matrix: Matrix, problem: LinearProgram) -> Self:
+        """A matrix of a problem, not scaled yet."""
+        dtype = torch.float64
+        if isinstance(matrix, Tensor):
+            matrix = matrix.detach().to(dtype)
+        elif hasattr(matrix, "to"):
+            matrix = matrix.to(device=problem.device, dtype=dtype)
+        else:
+            dtype = problem.dtype
+        transposed = matrix.t().to_sparse_csr() if isinstance(matrix, Tensor) and is_csr(matrix) else None
+        count = problem.batch_shape.numel()
+        one = torch.ones(1, 1, dtype=torch.float64, device=problem.device)
+        row, column = (one.expand(count, size) for size in matrix.shape[-2:])
+        return cls(matrix, transposed, problem.batch_shape, dtype, None, row, column)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Elements, rows, columns."""
+        return self.row.shape[0], self.row.shape[1], self.column.shape[1]
+
+    def __getitem__(self, index: Tensor) -> Products:
+        """The matrices at some places."""
+        if index.dtype == torch.bool:
+            index = index.nonzero().squeeze(-1)
+        places = index if self.places is None else self.places[index]
+        return replace(self, places=places, row=self.row[index], column=self.column[index])
+
+    def times(self, x: Tensor) -> Tensor:
+        """The product with vectors.  # shape: (count, n) to (count, m)."""
+        return self.row * self._product(self.column * x, transposed=False)
+
+    def back(self, y: Tensor) -> Tensor:
+        """The product of the transposed.  # shape: (count, m) to (count, n)."""
+        return self.column * self._product(self.row * y, transposed=True)
+
+    def squares(self, weight: Tensor) -> Tensor:
+        """Sums over the rows of squared entries times non-negative weights.  # shape: (count, n) to (count, m)."""
+        return self.row**2 * self._squares(self.column**2 * weight, transposed=False)
+
+    def squares_back(self, weight: Tensor) -> Tensor:
+        """The same over the columns.  # shape: (count, m) to (count, n)."""
+        return self.column**2 * self._squares(self.row**2 * weight, transposed=True)
+
+    def sizes(self, x: Tensor) -> Tensor:
+        """Sums over the rows of absolute products; for an operator the root of their squares, which is no larger."""
+        if not isinstance(self.matrix, Tensor):
+            return self.squares(x**2).sqrt()
+        return self.row * self._product(self.column * x.abs(), transposed=False, matrix=_absolute(self.matrix))
+
+    def sizes_back(self, y: Tensor) -> Tensor:
+        """The same over the columns.  # shape: (count, m) to (count, n)."""
+        if not isinstance(self.matrix, Tensor):
+            return self.squares_back(y**2).sqrt()
+        matrix = self.matrix if self.transposed is None else self.transposed
+        transposed = self.transposed is None
+        return self.column * self._product(self.row * y.abs(), transposed=transposed, matrix=_absolute(matrix))
+
+    def combined(self, left: Tensor) -> Tensor:
+        """Some combinations of the rows.  # shape: (count, k, m) to (count, k, n)."""
+        return torch.stack([self.back(one) for one in left.unbind(1)], 1)
+
+    def scaled(self, row: Tensor, column: Tensor) -> Products:
+        """With the rows and columns scaled once more."""
+        return replace(self, row=self.row * row, column=self.column * column)
+
+    def _product(self, x: Tensor, *, transposed: bool, matrix: Matrix | None = None) -> Tensor:
+        if matrix is None:
+            if transposed and self.transposed is not None:
+                return (self.transposed @ x.mT).mT
+            matrix = self.matrix
+        product = rmatvec if transposed else matvec
+        if not batch_of(matrix):
+            return product(matrix, x.to(self.dtype)).to(torch.float64)
+        # An operator of many matrices multiplies for all of them: other elements get zeros.
+        whole = x
+        if self.places is not None:
+            whole = x.new_zeros(self.batch.numel(), x.shape[1])
+            whole[self.places] = x
+        result = product(matrix, whole.reshape(*self.batch, x.shape[1]).to(self.dtype)).to(torch.float64)
+        result = result.reshape(self.batch.numel(), result.shape[-1])
+        return result if self.places is None else result[self.places]
+
+    def _squares(self, weight: Tensor, *, transposed: bool) -> Tensor:
+        if isinstance(self.matrix, Tensor):
+            if self.transposed is not None:
+                matrix = self.transposed if transposed else self.matrix
+                squared = torch.sparse_csr_tensor(
+                    matrix.crow_indices(),
+                    matrix.col_indices(),
+                    matrix.values() ** 2,
+                    matrix.shape,
+                    check_invariants=False,
+                )
+                return (squared @ weight.mT).mT
+            return self._product(weight, transposed=transposed, matrix=self.matrix**2)
+        # Fixed, so that equal programs are scaled alike.
+        generator = torch.Generator().manual_seed(0)
+        total = torch.zeros(weight.shape[0], self.shape[2 if transposed else 1], dtype=torch.float64)
+        total = total.to(weight.device)
+        for _ in range(tol.OPERATOR_PROBES):
+            signs = 2.0 * torch.randint(2, (weight.shape[1],), generator=generator).to(weight) - 1
+            total += self._product(weight.sqrt() * signs, transposed=transposed) ** 2
+        return total / tol.OPERATOR_PROBES
+
+
+class _Magnitude(NamedTuple):
+    """The products of a matrix with absolute entries."""
+
+    matrix: Products
+
+    def times(self, x: Tensor) -> Tensor:
+        return self.matrix.sizes(x)
+
+    def back(self, y: Tensor) -> Tensor:
+        return self.matrix.sizes_back(y)
+
+
+@dataclass(frozen=True)
+class MatrixFreeForm(StandardForm):
+    """A system whose ``A`` and ``E`` are :class:`Products`."""
+
+    @classmethod
+    def _matrix(cls, matrix: Matrix, problem: LinearProgram) -> Products:
+        """The products with a matrix of a problem; it is not written out."""
+        return Products.of(matrix, problem)
+
+    @property
+    def written_out(self) -> bool:
+        """They are not."""
+        return False
+
+    @staticmethod
+    def times(matrix: Any, x: Any) -> Any:
+        """A matrix times vectors.  # shape: (batch, m)."""
+        return matrix.times(x)
+
+    @staticmethod
+    def back(matrix: Any, y: Any) -> Any:
+        """The transposed matrix times vectors.  # shape: (batch, n)."""
+        return matrix.back(y)
+
+    @staticmethod
+    def magnitude(matrix: Products) -> Any:
+        """The matrix with absolute entries; for an operator the roots of sums of squares."""
+        return _Magnitude(matrix)
+
+    def largest_in_rows(self, weight: Tensor) -> Tensor:
+        """Norms of the weighted rows of G, in the place of their largest entries.  # shape: (batch, k)."""
+        rows: Tensor = self.with_bounds(self.A.squares(weight**2).sqrt(), weight, weight)
+        return rows
+
+    def peaks(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Norms of the rows of G, the rows of E and the columns, in the place of their largest entries."""
+        ones = torch.ones_like(self.c)
+        rows, rows_eq = (part.squares(ones).sqrt() for part in (self.A, self.E))
+        columns = self.A.squares_back(torch.ones_like(rows)) + self.E.squares_back(torch.ones_like(rows_eq))
+        return self.with_bounds(rows, ones, ones), rows_eq, columns.sqrt()
+
+    def normal(self, weight: Any) -> Any:  # noqa: ARG002
+        """Refused: it would be as large as what is not written out."""
+        raise TypeError("Expected matrices that are written out, but these are known by their products only.")
+
+
+def equilibrate_products(form: MatrixFreeForm) -> tuple[MatrixFreeForm, Scaling]:
+    """Bring the Euclidean norm of every row and column near 1, then cost and right-hand side to the size of 1."""
+    A, E, column = form.A, form.E, torch.ones_like(form.c)
+    row, row_eq = torch.ones_like(A.row), torch.ones_like(form.e)
+    for _ in range(tol.NORM_PASSES):
+        r, q = (_root(part.squares(torch.ones_like(form.c))) for part in (A, E))
+        c = _root(A.squares_back(torch.ones_like(row)) + E.squares_back(torch.ones_like(row_eq)))
+        A, E = A.scaled(r, c), E.scaled(q, c)
+        row, row_eq, column = row * r, row_eq * q, column * c
+    row_all = form.with_bounds(row, 1 / column, 1 / column)
+    cost, h, e = form.c * column, form.h * row_all, form.e * row_eq
+    size = torch.maximum(largest(h), largest(e)).clamp(min=tol.LEAST_SIZE).unsqueeze(-1)
+    price = largest(cost).clamp(min=tol.LEAST_SIZE).unsqueeze(-1)
+    scaled = replace(form, c=cost / price, A=A, E=E, e=e / size, h=h / size)
+    return scaled, Scaling(row_all * price, row_eq * price, column * size)
+
+
+def _absolute(matrix: Tensor) -> Tensor:
+    """The absolute values of a dense or CSR matrix."""
+    if not is_csr(matrix):
+        return matrix.abs()
+    parts = (matrix.crow_indices(), matrix.col_indices(), matrix.values().abs())
+    return torch.sparse_csr_tensor(*parts, matrix.shape, check_invariants=False)
+
+
+def _root(squares: Tensor) -> Tensor:
+    """By what to multiply rows or columns with these sums of squares: half of the way to norm 1 in each pass."""
+    return torch.where(squares > 0, squares, 1.0) ** -0.25

@@ -1,0 +1,156 @@
+"""Numeric tolerances, tuned constants and size limits of all linear programming code, each with its reason.
+
+A new tolerance goes here. "Relative" means relative to the terms that were added up, not to the result. Data are of
+size 1 after scaling, so that a number without "relative" is one too.
+"""
+
+# Rounding in double precision
+
+TINY = 1e-300  # keeps a divisor above 0 and changes no number that matters
+CHOLESKY_RIDGE = 1e-14  # of the largest diagonal entry: a factorization of a singular matrix still succeeds
+CHOLESKY_RIDGE_GROWTH = 1e3  # from one attempt at a factorization to the next
+CHOLESKY_ATTEMPTS = 5  # the last ridge is 1e-2: with more, the solution would be another
+REDUCED_COST_NOISE = 1e-13  # relative: what rounding leaves of a reduced cost of 0
+PROJECTION_NOISE = 1e-14  # of a direction's largest entry: what a projection leaves of 0
+CG_TOLERANCE = 1e-13  # of the right-hand side: a derivative is wanted to rounding
+CG_STEPS = 200  # of the derivative
+
+# Reading programs
+
+INFINITY = 1e20  # sides and bounds of this size count as infinite, as in HiGHS and in MPS files
+SINGLE_PRECISION = 1e-6  # least tolerance of a program in float32, whose data are known to 1e-7
+SPARSE_WRITTEN_OUT = 1_000_000  # entries up to which a sparse matrix is written out to repair certificates: 8 MB
+
+# Scaling
+
+WELL_SCALED = 16.0  # rows and columns whose largest entries are within this factor of 1 keep their numbers
+RUIZ_PASSES = 6  # each takes the square root of a row's distance to 1: six bring 1e8 near 1
+NORM_PASSES = 5  # of the same on Euclidean norms; each costs two products with the matrix
+OPERATOR_PROBES = 12  # products by which an operator's sums of squares are estimated, each to about 40 %
+LEAST_SIZE = 1e-12  # the least side or cost to divide by: below it is rounding of a program of zeros
+CURTIS_REID_PASSES = 60  # of alternating least squares, each one row and one column update
+CURTIS_REID_CHANGE = 0.1  # of a base-2 logarithm: less does not change the power of two
+CURTIS_REID_RUIZ_PASSES = 4  # bring the largest entries near 1 once the units are found
+USUAL_BITS = 10  # sides and costs within 2^-10 .. 2^10 are in usual units
+CAP_GAP = 1e4  # between sorted sides (or costs): larger ones are taken for "never binds"
+CAP_ROOM = 1e3  # times the sizes below the gap: where the larger ones are put, with room to be met
+
+# Rank decisions of presolve
+
+INDEPENDENT = 1e-4  # distance of a unit row from the span of those before it, above which it is independent
+COMBINATION_AGREES = 1e-10  # relative: a combination of rows equals the row
+LINEALITY_RANK = 1e-11  # of the largest singular value: below, a direction leaves all rows alone
+LINEALITY_COST = 1e-9  # of the largest cost: less of it along a free direction counts as none
+
+# Proofs of optimality at a vertex
+
+VERTEX_FEASIBLE = 1e-10  # of sides and costs: a slack or multiplier may be this far below 0
+VERTEX_BALANCED = 1e-8  # of stationarity, however large the multipliers: nearly dependent rows have any
+UNIQUE = 1e-9  # slacks and multipliers above this prove that there is no other optimum
+
+# Verification of points and certificates
+
+LEAST_UNIT = 1e-6  # programs may be written in units down to this; smaller data are rounding
+NOISE_BESIDE_COST = 1e-9  # of the cost: larger reduced costs are charged even if rounding could explain them
+COMPLEMENTARITY_WEIGHT = 1e-3  # of slack times multiplier beside the other residuals, which are first order
+FARKAS_CANCELS = 1e-10  # relative: the sum of a Farkas certificate may differ from 0 by this
+RAY_KEEPS = 1e-9  # relative: a ray may break a row by this
+CERTIFICATE_PROVES = 1e-9  # relative: a certificate whose value is smaller proves nothing
+UNBOUNDED_FEASIBLE = 1e-7  # by how much the point at which an unbounded ray begins may break its rows
+TAKES_PART = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-8)  # of the largest multiplier: rows of a certificate, in turn
+
+# Interior point methods
+
+SWITCH = 1e-10  # relative accuracy at which interior steps stop without a vertex
+TO_THE_BOUNDARY = 0.995  # share of the longest step: iterates stay inside
+LEAST_SHRINK = 1e-8  # so that a step along which nothing shrinks is finite
+STALLED_ERROR = 1e-7  # an error below this that no longer halves is at the limit of rounding
+EMBEDDING_VERTEX_MU = 0.1  # of tau squared: before, the active rows are a guess not worth a factorization
+EMBEDDING_CERTIFICATE = 1e-9  # relative to what a certificate proves: how far it may be off
+EMBEDDING_DYING = 1e-3  # tau beside kappa, below which a certificate is looked at
+EMBEDDING_DEAD = 1e-12  # tau beside kappa, below which there is no optimum, whatever the certificate
+FEASIBILITY_CHECK = 1e-10  # accuracy of the program that says whether a ray has a feasible point
+IPM_MOST_STEPS = 50  # of one program; what takes longer is left to the embedding
+IPM_LATE = 1e-6  # mean product s z, below which the largest z / s are active even without a clear gap
+IPM_NEAR = 1e-7  # mean product s z, below which residuals are looked at
+IPM_DIVERGED = 1e15  # mean product s z of a program without optimum
+IPM_CHANGED_ROWS = 0.6  # times the root of their number: active rows that may still change when pivots begin
+IPM_PIVOT_ATTEMPTS = 3  # at pivots: each failure costs about as much as a step
+IPM_FIRST_LOOK = 2  # the step after which the active rows are looked at; before, they are those of the start
+IPM_SHORT_STEP = 0.1  # a step this short makes no progress
+IPM_SHORT_STEPS = 3  # so many of them: there is no optimum, and the embedding finds the certificate
+
+# Simplex method
+
+PIVOT_NEEDED = 1e-11  # a slack or multiplier below minus this calls for a pivot
+PIVOT_LEAST = 1e-8  # the least pivot element: smaller ones spoil the inverse
+PERTURBATION = 1e-3  # of the multipliers in dual steps, against cycles
+REFACTOR_EVERY = 50  # exchanges; rank-one updates add up their rounding
+CRASH_INDEPENDENT = 1e-6  # relative distance from the span of the rows before: a row of a first basis
+WARM_POSITIVE = 1e-9  # of the largest multiplier of an earlier solution: its row was active
+HIGHS_AT_BOUND = 1e-9  # how near its bound a value of a start counts as being there
+
+# Exterior penalty method
+
+EXTERIOR_ACCURACY = 1e-12  # where it stops; verification measures in other units, so that it aims lower
+FINISH_ACCURACY = 1e-13  # the same after interior steps, where one more Newton step costs little
+WARM_ACCURACY = 1e-11  # the same from an earlier solution: what misses it goes to the interior
+WARM_STEPS = 12  # Newton steps; from a useful start it takes fewer
+WARM_SIGMA = 100.0  # 1 / penalty near a solution, where the active rows are nearly right
+EXTERIOR_STEPS = 1000  # the most Newton steps with an exact system
+EXTERIOR_STEPS_INEXACT = 5000  # the same with sketches and conjugate gradients, whose steps are cheaper
+INNER_STEPS = 300  # of one minimization; a multiplier step after an unfinished one leads away
+INNER_SHARE = 0.1  # of the last residual: accuracy of the next inner minimization, so that errors can be summed
+STALLED_OUTER_STEPS = 12  # outer steps that did not halve the residual
+RAY_DIFFERENCE = 1e-9  # relative to what it proves: how far an outer step may be from a certificate
+RAY_STEEP = 1e-6  # relative to its size: how steep an outer step must be to be looked at as a certificate
+GRADIENT_NOISE = 1e-13  # relative: a gradient below this that no longer halves is rounding
+GRADIENT_PATIENCE = 2  # steps without halving
+PENALTY_RIDGE = 1e-13  # on the Hessian of the plain penalty function: enough to factor, too little to move it
+
+# Newton systems
+
+WOODBURY_REFINEMENTS = 3  # a small diagonal cancels in Woodbury's identity
+WRITTEN_OUT = 100_000  # entries over the batch up to which products are slower than matrices
+FULL_ROW = 10.0  # times the root of n: a row with more entries would fill the product
+SKETCH_DAMPING = 0.1  # of the mean curvature, for directions that a sketch cannot see
+
+# Derivatives
+
+TIGHT = 1e-7  # relative slack below which a row with a multiplier is active
+ACTIVE_RANK = 1e-10  # of the largest eigenvalue: rank of the active rows
+UNROLLED_PENALTIES = tuple(10.0**-k for k in range(3, 9))  # tried until the active rows stay the same
+UNROLLED_STEPS = 300  # the most on the way to the minimizer, and recorded
+UNROLLED_SETTLED = 1e-10  # relative change of the last iterate
+UNROLLED_FAR_RIDGE = 1e-2  # times the gradient: far away few rows are active and the Hessian is singular
+
+# Sufficient dimension reduction
+
+VARIANCE_RANK = 1e-10  # of the largest variance: less is none
+FOLD_SAMPLES = 2_000  # most samples of a cross validation, whose distances are a matrix
+FOLD_DIMENSIONS = 20  # most dimensions that it tries
+FOLD_NEIGHBOURS = 10  # that predict a held-out sample
+
+# HiGHS
+
+HIGHS_LEAST_TOLERANCE = 1e-10  # it accepts none below
+HIGHS_MOST_TOLERANCE = 1e-3  # beyond it stops at points that no certificate can be built from
+HIGHS_FEASIBLE = 1e-6  # a point that breaks the constraints by more is not feasible
+HIGHS_CERTIFIED = 1e-6  # largest residual of a certificate, relative to its largest multiplier
+HIGHS_SMALL_ENTRY = 1e-9  # HiGHS drops smaller matrix entries by default
+HIGHS_SMALLEST_ENTRY = 1e-12  # the least that it can be set to keep
+
+# Sizes at which one way becomes faster than another
+
+NUMPY_ENTRIES = 40_000  # entries of A over the batch up to which NumPy is faster than torch
+NUMPY_VARIABLES = 64  # the same in variables
+PLAIN_PRODUCT = 32  # variables up to which calls cost more than arithmetic
+PLAIN_INVERSE = 64  # variables up to which an inverse is faster than a factorization and its calls
+NUMPY_UPDATE = 64  # variables up to which NumPy's rank-one update is faster than torch's
+CRASH_BLOCK = 64  # rows that are orthogonalized at a time
+FEW_PROGRAMS = 8  # a batch up to this size is solved element by element
+LARGE_PROGRAM = 2_500  # entries of A from which each element is solved by itself
+FAILURES = 3  # after which the rest of a batch is taken to be of the same kind, and left to the embedding
+PIVOT_WORK = 10_000_000_000  # multiplications of all pivots of a program: a bound on its time
+KEPT_INVERSES = 20_000_000  # entries of all inverses kept for the backward pass: 160 MB
+DENSE_VARIABLES = 2_000  # beyond, dense n x n systems cost more than a sparse simplex method

@@ -1,0 +1,96 @@
+"""Vertex of n - p active rows: solved exactly, and proven optimal or not.
+
+With K the chosen rows of G above the equality rows, K x = (h, e) gives the point and K'(z, y) = -c its multipliers. It
+is optimal if the other rows hold and z >= 0; then primal and dual objective are equal by construction. On tensors the
+factorization stays, since the derivative of the point needs the same K.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from setwise.lp._types import AnyArray
+from setwise.lp.solvers import tolerances as tol
+from setwise.lp.standard_form import Point, StandardForm, largest
+
+
+@dataclass
+class Vertex:
+    """Chosen rows, the point and its multipliers, and the LU factorization of K (on torch tensors)."""
+
+    index: AnyArray  # rows of G, shape: (batch, n - p)
+    x: AnyArray  # shape: (batch, n)
+    multipliers: AnyArray  # of the chosen rows, then of the equalities, shape: (batch, n)
+    lu: AnyArray  # shape: (batch, n, n)
+    pivots: AnyArray  # shape: (batch, n)
+
+    @classmethod
+    def solve(cls, form: StandardForm, index: AnyArray) -> tuple[Vertex, AnyArray]:
+        """Solve for the vertices of the given rows, and say which are proven optimal."""
+        xp = form.xp
+        K = xp.concatenate([form.rows(index), form.E], 1)
+        sides = xp.take_along_dim(form.h, index, 1) if xp is torch else np.take_along_axis(form.h, index, 1)
+        right = xp.concatenate([sides, form.e], -1)
+        solved = (_solve_torch if xp is torch else _solve_numpy)(K, right, -form.c)
+        if solved is None:
+            return cls(index, right, right, K, K), np.zeros(len(index), dtype=bool)
+        x, multipliers, lu, pivots = solved
+        chosen = multipliers[:, : index.shape[1]]
+        side, price = 1 + largest(form.h), 1 + largest(form.c)
+        proven = xp.isfinite(x).all(-1) & xp.isfinite(multipliers).all(-1)
+        proven = proven & (largest((K @ x[..., None])[..., 0] - right) <= tol.VERTEX_FEASIBLE * side)
+        proven = proven & (largest((multipliers[:, None, :] @ K)[:, 0] + form.c) <= tol.VERTEX_BALANCED * price)
+        if form.h.shape[-1]:
+            proven = proven & (xp.amin(form.h - form.G(x), -1) >= -tol.VERTEX_FEASIBLE * side)
+        if chosen.shape[-1]:
+            proven = proven & (xp.amin(chosen, -1) >= -tol.VERTEX_FEASIBLE * price)
+        return cls(index, x, multipliers, lu, pivots), proven
+
+    def select(self, where: AnyArray) -> Vertex:
+        """The vertices at some places."""
+        return Vertex(*(part[where] for part in (self.index, self.x, self.multipliers, self.lu, self.pivots)))
+
+    def point(self, form: StandardForm) -> Point:
+        """The vertex as a point with multipliers of all rows."""
+        count = self.index.shape[1]
+        z = form.xp.zeros_like(form.h)
+        chosen = form.xp.clip(self.multipliers[:, :count], 0, None)
+        if isinstance(z, Tensor):
+            z.scatter_(1, self.index, chosen)
+        else:
+            np.put_along_axis(z, self.index, chosen, 1)
+        return Point(self.x, z, self.multipliers[:, count:])
+
+
+def _solve_torch(K: Tensor, right: Tensor, cost: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """K x = right and K'w = cost with one step of refinement each; singular elements come out not finite."""
+    lu, pivots, info = torch.linalg.lu_factor_ex(K)
+
+    def refined(matrix: Tensor, side: Tensor, *, adjoint: bool) -> Tensor:
+        side = side.unsqueeze(-1)
+        x = torch.linalg.lu_solve(lu, pivots, side, adjoint=adjoint)
+        x = x + torch.linalg.lu_solve(lu, pivots, side - matrix @ x, adjoint=adjoint)
+        return torch.where(info.unsqueeze(-1) == 0, x.squeeze(-1), torch.nan)
+
+    return refined(K, right, adjoint=False), refined(K.mT, cost, adjoint=True), lu, pivots
+
+
+def _solve_numpy(
+    K: np.ndarray, right: np.ndarray, cost: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray] | None:
+    """Solve K x = right and K'w = cost by the inverse; None where an element is singular."""
+    try:
+        inverse = np.linalg.inv(K)
+    except np.linalg.LinAlgError:
+        return None
+
+    def refined(inverse: np.ndarray, matrix: np.ndarray, side: np.ndarray) -> np.ndarray:
+        side = side[..., None]
+        x = inverse @ side
+        return np.asarray((x + inverse @ (side - matrix @ x))[..., 0])
+
+    return refined(inverse, K, right), refined(inverse.mT, K.mT, cost), K, K
