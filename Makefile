@@ -11,6 +11,9 @@ SUITE := research/results/benchmark_suite
 PYTEST := $(BIN)/python -m pytest -q -rs
 PYTEST_RESEARCH := $(PYTEST) -c research/pyproject.toml research/src research/tests
 
+# Nothing is compiled at installation: without bytecode each of the processes that the tests start compiles torch again.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: demo test test-research test-browser test-slow browser lint data bench bench-quick results clean
 
 demo: $(VENV)/.cli
@@ -20,7 +23,7 @@ demo: $(VENV)/.cli
 # Any of the test targets takes more arguments: make test PYTEST_ARGS="-k auc". Where CI=true is set, a skip fails unless
 # tests/allowed_skips.txt has its reason.
 test: $(VENV)/.dev
-	$(PYTEST) -n 2 --ignore=tests/browser $(PYTEST_ARGS)
+	$(PYTEST) -n 2 --dist worksteal --ignore=tests/browser $(PYTEST_ARGS)
 
 # The research package beside it, set up by its own pyproject.toml.
 test-research: $(VENV)/.dev

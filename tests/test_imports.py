@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -75,22 +76,41 @@ LAYERS: dict[str, set[str]] = {
 }
 
 
-def loaded_by(statement: str) -> set[str]:
-    code = f"import sys\n{statement}\nprint(*[m for m in {EXTRAS!r} if m in sys.modules])"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return set(run.stdout.split())
-
-
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "import setwise",
-        "from setwise import lp",
-        "from setwise import functional, losses, measures, metrics, data, linear, training",
-    ],
+STATEMENTS = (
+    "import setwise",
+    "from setwise import lp",
+    "from setwise import functional, losses, measures, metrics, data, linear, training",
 )
-def test_loads_no_extra(statement: str) -> None:
-    assert loaded_by(statement) == set()
+IMPORTS = f"""
+import importlib, json, pkgutil, sys
+sys.modules["setwise_research"] = None
+loaded = {{}}
+for statement in {STATEMENTS!r}:
+    exec(statement)
+    loaded[statement] = [name for name in {EXTRAS!r} if name in sys.modules]
+names = [found.name for found in pkgutil.walk_packages(setwise.__path__, "setwise.")]
+print(json.dumps([loaded, len([importlib.import_module(name) for name in names])]))
+"""
+
+
+@pytest.fixture(scope="module")
+def imported() -> tuple[dict[str, list[str]], int]:
+    """In a process of its own: the extras that each statement has loaded, then how many modules can be imported."""
+    run = subprocess.run([sys.executable, "-c", IMPORTS], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    loaded, modules = json.loads(run.stdout)
+    return loaded, modules
+
+
+@pytest.mark.parametrize("statement", STATEMENTS)
+def test_loads_no_extra(imported: tuple[dict[str, list[str]], int], statement: str) -> None:
+    assert imported[0][statement] == []
+
+
+def test_every_module_can_be_imported_without_the_research_package(
+    imported: tuple[dict[str, list[str]], int],
+) -> None:
+    assert imported[1] > 200
 
 
 def imported_parts(path: Path) -> set[str]:
@@ -125,19 +145,6 @@ def imported_modules(path: Path) -> set[str]:
 @pytest.mark.parametrize("path", sorted(ROOT.rglob("*.py")), ids=lambda path: str(path.relative_to(ROOT)))
 def test_nothing_imports_the_research_package(path: Path) -> None:
     assert not {name for name in imported_modules(path) if name.split(".")[0] == "setwise_research"}
-
-
-def test_every_module_can_be_imported_without_the_research_package() -> None:
-    code = (
-        "import importlib, pkgutil, sys\n"
-        "sys.modules['setwise_research'] = None\n"
-        "import setwise\n"
-        "names = [found.name for found in pkgutil.walk_packages(setwise.__path__, 'setwise.')]\n"
-        "print(len([importlib.import_module(name) for name in names]))"
-    )
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert run.returncode == 0, run.stderr
-    assert int(run.stdout) > 200
 
 
 def test_every_public_name_is_there_and_documented() -> None:

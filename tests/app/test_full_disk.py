@@ -19,7 +19,8 @@ from setwise.cli.app import run
 from setwise.training import Checkpoint
 from support.runs import QUICK, clock_at_rest, small_images, write_table
 
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(setwise.__file__).parents[1])}
+# Without bytecode: Python would keep a part of a file of its own as if it were whole.
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(setwise.__file__).parents[1]), "PYTHONDONTWRITEBYTECODE": "1"}
 LIMITED = """
 import resource, sys, time
 from setwise.cli import main

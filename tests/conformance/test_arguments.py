@@ -69,6 +69,10 @@ def test_bad_options_are_refused_by_name(case: Case) -> None:
             case.loss(**{**case.settings, **options})
         with pytest.raises((InputError, TypeError), match=message):
             case.functional(scores, labels, **{**case.settings, **options})
+        for face, settings in faces(case):
+            if options.keys() <= settings.keys():
+                with pytest.raises((InputError, TypeError), match=message):
+                    face(scores, labels, **{**settings, **options})
     for group in (True, "gloo", 0):
         with pytest.raises(TypeError, match="`process_group`"):
             case.loss(**case.settings, process_group=group)
@@ -128,12 +132,16 @@ def test_value_checks_can_be_switched_off(case: Case) -> None:
         case.loss(**case.settings, check_values=True)(scores, labels)
 
 
+def faces(case: Case) -> list[tuple[Callable[..., Any], dict[str, Any]]]:
+    """The exact value and the program, where there are any, with their options."""
+    both = (case.exact, case.exact_settings), (case.program, case.program_settings)
+    return [(face, settings) for face, settings in both if face is not None]
+
+
 def test_programs_and_exact_values_check_their_arguments(case_with_exact: Case) -> None:
     case = case_with_exact
     scores, labels, _ = case.draw(0, size=4)
-    faces = [(case.exact, case.exact_settings)] + ([(case.program, case.program_settings)] if case.program else [])
-    for face, settings in faces:
-        assert face is not None
+    for face, settings in faces(case):
         with pytest.raises(InputError, match=r"`(labels|target)`"):
             face(scores, labels[:3], **settings)
         with pytest.raises(InputError, match=r"`(labels|target)`.*(2|9)"):

@@ -99,3 +99,15 @@ def test_the_loss_bounds_the_error_from_below(case_from_above: Case, both: tuple
     assert case.upper is not None
     loss = case.value(one.scores, one.labels, one.weight, **case.upper).item()
     assert loss <= 1 - case.metric(one.scores, one.labels, weight=one.weight) + 1e-12
+
+
+@QUIET
+@given(sets(), st.integers(0, 1000), st.floats(0, 1))
+def test_it_is_convex_where_promised(convex_case: Case, both: tuple[Draw, Draw], seed: int, share: float) -> None:
+    case, one = convex_case, pick(convex_case, both)
+    other = torch.randn(one.scores.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    first, last, between = (
+        case.value(scores, one.labels, one.weight)
+        for scores in (one.scores, other, share * one.scores + (1 - share) * other)
+    )
+    assert between <= share * first + (1 - share) * last + 1e-12

@@ -25,7 +25,8 @@ CLASSES = {
 
 
 @pytest.mark.parametrize("name", DEGENERATE)
-def test_degenerate_sets_give_a_finite_loss_and_what_is_undefined_is_counted(case: Case, name: str) -> None:
+def test_degenerate_sets_give_a_finite_loss_and_what_is_undefined_is_counted(any_case: Case, name: str) -> None:
+    case = any_case
     scores, labels = (part.clone() for part in (DEGENERATE if case.layout == "binary" else CLASSES)[name])
     scores.requires_grad_()
     module = case.loss(**case.settings)
@@ -38,12 +39,16 @@ def test_degenerate_sets_give_a_finite_loss_and_what_is_undefined_is_counted(cas
     if undefined:
         assert value.item() == 0
         assert not scores.grad.any()
+        if case.exact is not None:
+            batch = scores.detach().expand(2, *scores.shape), labels.expand(2, *labels.shape)
+            assert not case.exact(*batch, **case.exact_settings).any()
     assert module.undefined_batches.item() == int(undefined)
     module(*case.draw(0, dtype=torch.float32)[:2])
     assert module.undefined_batches.item() == int(undefined)
 
 
-def test_a_class_whose_weights_are_all_zero_is_no_class(case: Case) -> None:
+def test_a_class_whose_weights_are_all_zero_is_no_class(any_case: Case) -> None:
+    case = any_case
     scores, labels, _ = case.draw(2)
     scores.requires_grad_()
     value = case.functional(scores, labels, weight=(labels == 0).long(), **case.settings)
@@ -51,10 +56,15 @@ def test_a_class_whose_weights_are_all_zero_is_no_class(case: Case) -> None:
     assert value.item() == 0
     assert scores.grad is not None
     assert not scores.grad.any()
+    batch = torch.stack([(labels == 0).long(), torch.ones_like(labels)])
+    alone, whole = torch.func.vmap(lambda w: case.value(scores.detach(), labels, w))(batch)
+    assert alone.item() == 0
+    torch.testing.assert_close(whole, case.value(scores.detach(), labels))
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_is_computed_in_float32(case: Case, dtype: torch.dtype) -> None:
+def test_half_precision_is_computed_in_float32(any_case: Case, dtype: torch.dtype) -> None:
+    case = any_case
     scores, labels, weight = case.draw(9, size=3000, ties=True, weighted=True)
     assert weight is not None
     half = scores.to(dtype).requires_grad_()
@@ -103,7 +113,8 @@ def test_negative_zero_is_zero(case: Case) -> None:
 
 
 @pytest.mark.parametrize("scale", [1e-30, 1e30])
-def test_tiny_and_huge_scores_stay_finite(case: Case, scale: float) -> None:
+def test_tiny_and_huge_scores_stay_finite(any_case: Case, scale: float) -> None:
+    case = any_case
     scores, labels, _ = case.draw(10, dtype=torch.float32)
     scores = (scores * scale).requires_grad_()
     value = case.functional(scores.double(), labels, **case.settings)
@@ -114,8 +125,8 @@ def test_tiny_and_huge_scores_stay_finite(case: Case, scale: float) -> None:
 
 
 @pytest.mark.parametrize("offset", [1e4, -1e6])
-def test_an_offset_of_all_scores_costs_no_digits(invariant_case: Case, offset: float) -> None:
-    case = invariant_case
+def test_an_offset_of_all_scores_costs_no_digits(any_invariant_case: Case, offset: float) -> None:
+    case = any_invariant_case
     scores, labels, weight = case.draw(12, size=200, ties=True, weighted=True)
     value = case.functional(scores + offset, labels, weight=weight, **case.settings)
     torch.testing.assert_close(

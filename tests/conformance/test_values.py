@@ -14,7 +14,8 @@ from support.spec import Case
 
 
 @pytest.mark.parametrize("ties", [False, True])
-def test_value_and_gradient_are_those_of_brute_force(case: Case, ties: bool) -> None:
+def test_value_and_gradient_are_those_of_brute_force(any_case: Case, ties: bool) -> None:
+    case = any_case
     for seed in range(case.brute_force_cases):
         scores, labels, weight = case.draw(seed, ties=ties, weighted=seed % 3 != 0)
         ours, theirs = scores.clone().requires_grad_(), scores.clone().requires_grad_()
@@ -27,7 +28,8 @@ def test_value_and_gradient_are_those_of_brute_force(case: Case, ties: bool) -> 
             torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-10, atol=1e-10)
 
 
-def test_large_sets_of_float32_agree_with_float64(case: Case) -> None:
+def test_large_sets_of_float32_agree_with_float64(any_case: Case) -> None:
+    case = any_case
     scores, labels, weight = case.draw(7, size=20_000, weighted=True)
     scores = scores.float().double()  # both see the same numbers
     assert weight is not None
@@ -44,26 +46,32 @@ def test_large_sets_of_float32_agree_with_float64(case: Case) -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_program_optimum_by_highs_is_the_exact_value(case_with_program: Case, seed: int) -> None:
-    case = case_with_program
+def test_program_optimum_by_highs_is_the_exact_value(any_case_with_program: Case, seed: int) -> None:
+    case = any_case_with_program
     assert case.program is not None
     scores, labels, weight = case.draw(seed, size=24, ties=seed % 2 == 0, weighted=seed % 3 == 0)
     assert case.exact is not None
     program = case.program(scores, labels, weight=weight, **case.program_settings)
     solution = highs_solve(program)
     exact = case.exact(scores, labels, weight=weight, **case.exact_settings)
-    assert solution.status == "optimal"
-    assert exact.item() == pytest.approx(program.objective(solution.primal).item(), rel=1e-8, abs=1e-8)
+    if exact.isinf():  # a fixed threshold at which the level is not held
+        assert solution.status == "infeasible"
+    else:
+        assert solution.status == "optimal"
+        assert exact.item() == pytest.approx(program.objective(solution.primal).item(), rel=1e-8, abs=1e-8)
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_gradient_of_the_exact_value_is_the_programs_by_its_duals(case_with_program: Case, seed: int) -> None:
-    case = case_with_program
+def test_gradient_of_the_exact_value_is_the_programs_by_its_duals(any_case_with_program: Case, seed: int) -> None:
+    case = any_case_with_program
     assert case.program is not None
     scores, labels, weight = case.draw(seed, size=20, weighted=True)
     ours, theirs = scores.clone().requires_grad_(), scores.clone().requires_grad_()
     assert case.exact is not None
-    case.exact(ours, labels, weight=weight, **case.exact_settings).backward()
+    exact = case.exact(ours, labels, weight=weight, **case.exact_settings)
+    if exact.isinf():  # as above
+        return
+    exact.backward()
     program = case.program(theirs, labels, weight=weight, **case.program_settings)
     lagrangian(program, highs_solve(program)).backward()  # the envelope theorem
     torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-8, atol=1e-8)
@@ -80,8 +88,8 @@ def lagrangian(program: LinearProgram, at: HighsResult) -> Tensor:
     return value
 
 
-def test_the_exact_value_is_the_loss(case_with_exact: Case) -> None:
-    case = case_with_exact
+def test_the_exact_value_is_the_loss(any_case_with_exact: Case) -> None:
+    case = any_case_with_exact
     assert case.exact is not None
     for seed in range(20):
         scores, labels, weight = case.draw(seed, ties=seed % 2 == 0, weighted=True)
@@ -97,8 +105,8 @@ def test_the_exact_value_is_the_loss(case_with_exact: Case) -> None:
             torch.testing.assert_close(again * value, case.value(others, labels, weight) * exact)
 
 
-def test_batch_is_the_stack_of_singles(case_with_exact: Case) -> None:
-    case = case_with_exact
+def test_batch_is_the_stack_of_singles(any_case_with_exact: Case) -> None:
+    case = any_case_with_exact
     assert case.exact is not None
     sets = [case.draw(seed, size=17, ties=True, weighted=True) for seed in range(6)]
     scores, labels, weight = (part.unflatten(0, (2, 3)) for part in stack(sets))
@@ -116,7 +124,8 @@ def test_batch_is_the_stack_of_singles(case_with_exact: Case) -> None:
         torch.testing.assert_close(scores.grad[index], single.grad)
 
 
-def test_function_and_module_agree(case: Case) -> None:
+def test_function_and_module_agree(any_case: Case) -> None:
+    case = any_case
     scores, labels, weight = case.draw(3, weighted=True)
     module = case.loss(**case.settings)
     assert torch.equal(module(scores, labels, weight), case.functional(scores, labels, weight=weight, **case.settings))
@@ -145,31 +154,38 @@ def test_labels_of_every_type(binary_case: Case, dtype: torch.dtype) -> None:
     assert torch.equal(case.functional(scores, labels.to(dtype), **case.settings), expected)
 
 
-def test_integer_weights_are_repetitions(case: Case) -> None:
+def test_integer_weights_are_repetitions(any_case: Case) -> None:
+    case = any_case
     scores, labels, _ = case.draw(8, ties=True)
     times = torch.randint(0, 4, labels.shape, generator=torch.Generator().manual_seed(1))
     times[0], times[-1] = 1, 2
-    weighted = case.functional(scores, labels, weight=times, **case.settings)
-    repeated = case.functional(scores.repeat_interleave(times, 0), labels.repeat_interleave(times), **case.settings)
+    ours, theirs = scores.clone().requires_grad_(), scores.clone().requires_grad_()
+    weighted = case.functional(ours, labels, weight=times, **case.settings)
+    repeated = case.functional(theirs.repeat_interleave(times, 0), labels.repeat_interleave(times), **case.settings)
+    weighted.backward()
+    repeated.backward()
     torch.testing.assert_close(weighted, repeated, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-12, atol=1e-12)
 
 
-def test_a_perfect_ranking_with_room_costs_nothing(case: Case) -> None:
+def test_a_perfect_ranking_with_room_costs_nothing(any_case: Case) -> None:
+    case = any_case
     scores, labels = perfect(case)
-    assert case.functional(scores, labels, **case.settings).item() == 0.0
+    assert case.functional(scores, labels, **case.settings).item() == pytest.approx(case.least, rel=1e-6, abs=0)
 
 
-def test_hard_limit_is_the_measure_of_scikit_learn(case_with_limit: Case) -> None:
-    case = case_with_limit
+def test_hard_limit_is_the_measure_of_scikit_learn(any_case_with_limit: Case) -> None:
+    case = any_case_with_limit
     assert case.limit is not None
-    for seed in range(100):
+    for seed in range(40):
         scores, labels = case.limit_draw(seed)
         value = case.functional(scores, labels, **{**case.settings, **case.limit}).item()
         assert value == pytest.approx(1 - case.judge(labels.numpy(), scores.numpy()), abs=1e-6)
 
 
-def test_the_judge_is_scikit_learn_with_ties_and_weights(case: Case) -> None:
-    for seed in range(100):
+def test_the_judge_is_scikit_learn_with_ties_and_weights(judged_case: Case) -> None:
+    case = judged_case
+    for seed in range(40):
         scores, labels, weight = case.draw(seed, ties=True, weighted=seed % 2 == 0)
         expected = case.judge(labels, scores, sample_weight=weight)
         assert case.metric(scores, labels, weight=weight) == pytest.approx(expected, abs=1e-12)

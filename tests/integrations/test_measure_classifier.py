@@ -16,6 +16,7 @@ from sklearn.metrics import precision_score, recall_score, roc_auc_score
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler
+from sklearn.utils.estimator_checks import check_classifiers_train
 from torch import Tensor, nn
 
 from setwise import InputError
@@ -73,6 +74,13 @@ def test_all_of_scikit_learns_checks_pass_and_none_is_skipped() -> None:
     run_all_checks("max_iter=20, folds=2, hidden_layer_sizes=(8,), threshold='most_probable'", {})
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_the_check_of_decisions_wants_them_where_the_probability_is_one_half() -> None:
+    with pytest.raises(AssertionError):
+        check_classifiers_train("MeasureClassifier", MeasureClassifier(max_iter=20, folds=2, hidden_layer_sizes=(8,)))
+
+
+@pytest.mark.slow
 def test_one_check_alone_wants_decisions_where_the_probability_is_one_half() -> None:
     # scikit-learn excepts its own FixedThresholdClassifier and TunedThresholdClassifierCV from the same check
     run_all_checks("max_iter=20, folds=2, hidden_layer_sizes=(8,)", DECIDES_AT_THRESHOLD)

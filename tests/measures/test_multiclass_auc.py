@@ -1,4 +1,4 @@
-"""Multi-class AUC, one versus all and AUC-mu: definitions, programs, averages, absent classes, every transform."""
+"""Multi-class AUC beyond what every row of the table goes through: absent classes, several labels, any partition."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
-from setwise import InputError, metrics
+from setwise import InputError
 from setwise.measures.auc import auc_loss
 from setwise.measures.multiclass_auc import (
     MulticlassAUCLoss,
@@ -65,8 +64,8 @@ def oracle(logits: Tensor, labels: Tensor, weight: Tensor | None, *, kind: str, 
 
 @pytest.mark.parametrize("options", KINDS, ids=lambda options: "-".join(str(v)[:8] for v in options.values()))
 @pytest.mark.parametrize("scores", ["softmax", "raw"])
-def test_brute_force_in_many_cases(options: dict[str, Any], scores: str) -> None:
-    for seed in range(0 if scores == "raw" else 1, 200, 2):
+def test_brute_force_with_absent_classes(options: dict[str, Any], scores: str) -> None:
+    for seed in range(0 if scores == "raw" else 1, 60, 2):
         ties = scores == "raw" and "partition" not in options and seed % 4 == 0  # where they are exact
         logits, labels, weight = draw_classes(seed, ties=ties, weighted=seed // 6 % 3 != 0)
         margin = 0.5 if seed % 5 else 1.0
@@ -82,7 +81,7 @@ def test_brute_force_in_many_cases(options: dict[str, Any], scores: str) -> None
 
 @pytest.mark.parametrize("average", ["macro", "weighted", "sum"])
 def test_multi_label_targets(average: str) -> None:
-    for seed in range(60):
+    for seed in range(20):
         logits, _, weight = draw_classes(seed, ties=seed % 2 == 0, weighted=seed // 6 % 3 != 0)
         labels = torch.randint(0, 2, logits.shape, generator=torch.Generator().manual_seed(seed))
         settings: dict[str, Any] = {"average": average, "surrogate": SURROGATES[seed % 3]}
@@ -119,59 +118,6 @@ def test_auc_mu_is_its_definition_for_any_partition_with_ties_counting_half() ->
         assert value.item() == pytest.approx(auc_mu_definition(logits, labels, partition).item(), abs=1e-6)
 
 
-def test_auc_mu_hard_limit_on_probabilities() -> None:
-    for seed in range(20):
-        logits, labels, _ = draw_classes(seed, classes=5, size=30)
-        zero_one = 1 - torch.eye(5, dtype=torch.float64)
-        expected = auc_mu_definition(logits.softmax(-1), labels, zero_one).item()
-        for partition in (None, zero_one, 3 * zero_one):
-            loss = multiclass_auc_loss(
-                logits, labels, kind="mu", partition=partition, surrogate="ramp", margin=1e-9
-            ).item()
-            assert 1 - loss == pytest.approx(expected, abs=1e-6)
-        raw = auc_mu_definition(logits, labels, zero_one).item()
-        loss = multiclass_auc_loss(logits, labels, kind="mu", scores="raw", surrogate="ramp", margin=1e-9).item()
-        assert 1 - loss == pytest.approx(raw, abs=1e-6)
-
-
-def test_one_versus_all_hard_limit_is_scikit_learn() -> None:
-    for seed in range(20):
-        logits, labels, weight = draw_classes(seed, classes=3, size=40, weighted=True)
-        labels[:3] = torch.arange(3)
-        assert weight is not None
-        weight[:3] = 1.0
-        for average in ("macro", "weighted"):
-            loss = multiclass_auc_loss(
-                logits, labels, average=average, surrogate="ramp", margin=1e-9, weight=weight
-            ).item()
-            expected = roc_auc_score(
-                labels, logits.softmax(-1), multi_class="ovr", average=average, sample_weight=weight
-            )
-            assert 1 - loss == pytest.approx(expected, abs=1e-6)
-            many = torch.nn.functional.one_hot(labels, 3)
-            loss = multiclass_auc_loss(
-                logits, many, scores="raw", average=average, surrogate="ramp", margin=1e-9, weight=weight
-            ).item()
-            assert 1 - loss == pytest.approx(
-                roc_auc_score(many, logits, average=average, sample_weight=weight), abs=1e-6
-            )
-
-
-def test_hard_limit_is_the_judge_with_weights() -> None:
-    hard: dict[str, Any] = {"surrogate": "ramp", "margin": 1e-9}
-    for seed in range(10):
-        logits, labels, weight = draw_classes(seed, size=40, weighted=True)
-        for link in ("softmax", "raw"):
-            for partition in (None, PARTITION):
-                options: dict[str, Any] = {"partition": partition, "weight": weight}
-                loss = multiclass_auc_loss(logits, labels, kind="mu", scores=link, **hard, **options).item()
-                judge: Any = metrics.auc_mu
-                assert 1 - loss == pytest.approx(judge(logits, labels, link=link, **options), abs=1e-6)
-            loss = multiclass_auc_loss(logits, labels, scores=link, weight=weight, **hard).item()
-            judge = metrics.multiclass_auroc
-            assert 1 - loss == pytest.approx(judge(logits, labels, link=link, weight=weight), abs=1e-6)
-
-
 def test_two_classes_are_the_binary_loss() -> None:
     for seed in range(10):
         logits, labels, weight = draw_classes(seed, classes=2, size=30, weighted=True)
@@ -183,106 +129,12 @@ def test_two_classes_are_the_binary_loss() -> None:
             torch.testing.assert_close(value, binary, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("options", KINDS, ids=lambda options: "-".join(str(v)[:8] for v in options.values()))
-@pytest.mark.parametrize("seed", range(6))
-def test_program_by_highs_is_the_exact_value_with_its_gradient(options: dict[str, Any], seed: int) -> None:
-    logits, labels, weight = draw_classes(seed, size=14, weighted=seed % 2 == 0)
-    settings = {**options, "margin": 0.3, "scores": "raw" if seed % 3 == 0 else "softmax"}
-    ours, theirs = logits.clone().requires_grad_(), logits.clone().requires_grad_()
-    exact = multiclass_auc_exact(ours, labels, weight=weight, **settings)
-    exact.backward()
-    program = multiclass_auc_program(theirs, labels, weight=weight, **settings)
-    solution = highs_solve(program)
-    assert solution.status == "optimal"
-    assert exact.item() == pytest.approx(solution.value, rel=1e-8, abs=1e-8)
-    (-solution.dual_inequality * program.b).sum().backward()  # the value changes by -v with the right-hand side
-    torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-8, atol=1e-8)
-
-
 def test_program_of_multi_label_targets() -> None:
     logits, _, weight = draw_classes(1, size=14, weighted=True)
     labels = torch.randint(0, 2, logits.shape, generator=torch.Generator().manual_seed(0))
     program = multiclass_auc_program(logits, labels, scores="raw", average="weighted", weight=weight)
     exact = multiclass_auc_exact(logits, labels, scores="raw", average="weighted", weight=weight)
     assert exact.item() == pytest.approx(highs_solve(program).value, rel=1e-8)
-
-
-@pytest.mark.parametrize("options", KINDS, ids=lambda options: "-".join(str(v)[:8] for v in options.values()))
-@pytest.mark.parametrize("surrogate", SURROGATES)
-def test_torch_form_is_the_numpy_form(options: dict[str, Any], surrogate: str) -> None:
-    sets = [draw_classes(seed, size=19, ties=seed % 2 == 0, weighted=True) for seed in range(6)]
-    settings = {**options, "scores": "raw", "surrogate": surrogate}
-    logits = torch.stack([one.logits for one in sets]).reshape(2, 3, 19, 4).requires_grad_()
-    labels = torch.stack([one.labels for one in sets]).reshape(2, 3, 19)
-    weight = torch.stack([one.weight for one in sets if one.weight is not None]).reshape(2, 3, 19)
-    together = multiclass_auc_exact(logits, labels, weight=weight, **settings)
-    together.sum().backward()
-    assert together.shape == (2, 3)
-    assert logits.grad is not None
-    for place, (one, label, w) in enumerate(sets):
-        single = one.clone().requires_grad_()
-        value = multiclass_auc_exact(single, label, weight=w, **settings)
-        value.backward()
-        index = divmod(place, 3)
-        torch.testing.assert_close(together[index], value, rtol=1e-12, atol=1e-12)
-        torch.testing.assert_close(logits.grad[index], single.grad, rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.parametrize("kind", ["ova", "mu"])
-@pytest.mark.parametrize("surrogate", SURROGATES)
-def test_gradcheck_of_both_orders_and_modes(kind: str, surrogate: str) -> None:
-    for scores in ("softmax", "raw"):
-        logits, labels, weight = draw_classes(3, classes=3, size=7, weighted=True)
-
-        def loss(f: Tensor, labels: Tensor = labels, weight: Tensor | None = weight, scores: str = scores) -> Tensor:
-            return multiclass_auc_loss(
-                f, labels, weight=weight, kind=kind, scores=scores, margin=0.4, surrogate=surrogate
-            )
-
-        logits.requires_grad_()
-        assert torch.autograd.gradcheck(loss, (logits,), check_forward_ad=True, check_batched_grad=True)
-        assert torch.autograd.gradgradcheck(loss, (logits,))
-
-
-@pytest.mark.parametrize("options", [KINDS[1], KINDS[3], KINDS[5]], ids=["ova", "mu", "partition"])
-def test_transforms_agree_with_eager_mode(options: dict[str, Any]) -> None:
-    sets = [draw_classes(seed, size=15, weighted=True) for seed in range(4)]
-    logits, labels = torch.stack([one.logits for one in sets]), torch.stack([one.labels for one in sets])
-    weight = torch.stack([one.weight for one in sets if one.weight is not None])
-    module = MulticlassAUCLoss(**options, surrogate="squared_hinge")
-    loop = torch.stack([module(*one) for one in sets])
-    torch.testing.assert_close(torch.func.vmap(module)(logits, labels, weight), loop, rtol=1e-12, atol=1e-12)
-    gradients = torch.func.vmap(torch.func.grad(module))(logits, labels, weight)
-    for gradient, one in zip(gradients, sets, strict=True):
-        single = one.logits.clone().requires_grad_()
-        module(single, one.labels, one.weight).backward()
-        torch.testing.assert_close(gradient, single.grad, rtol=1e-12, atol=1e-12)
-
-    def at(f: Tensor) -> Tensor:
-        return module(f, labels[0], weight[0])  # type: ignore[no-any-return]
-
-    forward = torch.func.jvp(at, (logits[0],), (torch.ones_like(logits[0]),))
-    assert abs(forward[1].item()) < 1e-12  # a common shift changes nothing
-    expected = torch.autograd.functional.hessian(
-        lambda f: oracle(f, labels[0], weight[0], scores="softmax", surrogate="squared_hinge", **options), logits[0]
-    )
-    torch.testing.assert_close(torch.func.hessian(at)(logits[0]), expected, rtol=1e-9, atol=1e-11)
-
-
-@pytest.mark.parametrize("kind", ["ova", "mu"])
-def test_compiles_to_one_graph(kind: str) -> None:
-    module = MulticlassAUCLoss(kind, margin=0.5)
-    compiled = torch.compile(module, fullgraph=True, backend="aot_eager")
-    for seed, weighted in ((0, False), (1, True)):
-        logits, labels, weight = draw_classes(seed, size=33, weighted=weighted)
-        eager, traced = logits.float().requires_grad_(), logits.float().requires_grad_()
-        expected, value = module(eager, labels, weight), compiled(traced, labels, weight)
-        expected.backward()
-        value.backward()
-        torch.testing.assert_close(value, expected)
-        torch.testing.assert_close(traced.grad, eager.grad)
-    compiled(torch.zeros(33, 4, requires_grad=True), torch.zeros(33, dtype=torch.long)).backward()
-    assert module.undefined_batches.item() == 1
 
 
 @pytest.mark.parametrize("kind", ["ova", "mu"])
@@ -293,67 +145,6 @@ def test_multi_label_and_partition_compile_too(kind: str) -> None:
     module = MulticlassAUCLoss(kind, scores="raw", **options)
     compiled = torch.compile(module, fullgraph=True, backend="aot_eager")
     torch.testing.assert_close(compiled(logits, target), module(logits, target))
-
-
-@pytest.mark.parametrize("kind", ["ova", "mu"])
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_is_computed_in_float32(kind: str, dtype: torch.dtype) -> None:
-    logits, labels, weight = draw_classes(9, size=500, weighted=True)
-    half = logits.to(dtype).requires_grad_()
-    wide = half.detach().float().requires_grad_()
-    value, expected = (multiclass_auc_loss(f, labels, weight=weight, kind=kind) for f in (half, wide))
-    value.backward()
-    expected.backward()
-    assert value.dtype == torch.float32
-    assert torch.equal(value, expected)
-    assert half.grad is not None
-    assert wide.grad is not None
-    assert torch.equal(half.grad, wide.grad.to(dtype))
-
-
-@pytest.mark.parametrize("options", KINDS, ids=lambda options: "-".join(str(v)[:8] for v in options.values()))
-def test_float32_agrees_with_float64_on_large_sets(options: dict[str, Any]) -> None:
-    logits, labels, weight = draw_classes(7, size=8000, weighted=True)
-    assert weight is not None
-    for w in (None, weight.float()):
-        narrow = logits.float().requires_grad_()
-        wide = narrow.detach().double().requires_grad_()
-        value = multiclass_auc_loss(narrow, labels, weight=w, margin=0.1, **options)
-        expected = multiclass_auc_loss(wide, labels, weight=w, margin=0.1, **options)
-        value.backward()
-        expected.backward()
-        assert value.item() == pytest.approx(expected.item(), rel=1e-5)
-        assert narrow.grad is not None
-        assert wide.grad is not None
-        scale = float(wide.grad.abs().max())
-        # Probabilities rounded to float32 may stand on the other side of a kink.
-        torch.testing.assert_close(narrow.grad.double(), wide.grad, rtol=1e-3, atol=1e-3 * scale)
-
-
-@pytest.mark.parametrize("kind", ["ova", "mu"])
-@pytest.mark.parametrize(
-    ("labels", "weight"),
-    [
-        (torch.empty(0, dtype=torch.long), None),
-        (torch.tensor([1]), None),
-        (torch.tensor([2, 2, 2]), None),
-        (torch.tensor([0, 2, 1]), torch.tensor([0.0, 1.0, 0.0])),
-    ],
-)
-def test_sets_without_pairs_cost_nothing_and_are_counted(kind: str, labels: Tensor, weight: Tensor | None) -> None:
-    module = MulticlassAUCLoss(kind)
-    logits = torch.randn(len(labels), 3, requires_grad=True)
-    value = module(logits, labels, weight)
-    value.backward()
-    assert value.item() == 0
-    assert logits.grad is not None
-    assert not logits.grad.any()
-    assert module.undefined_batches.item() == 1
-    module(torch.randn(2, 3), torch.tensor([0, 1]))
-    assert module.undefined_batches.item() == 1
-    w = None if weight is None else weight.expand(2, -1)
-    batch = multiclass_auc_exact(logits.detach().expand(2, -1, -1), labels.expand(2, -1), kind=kind, weight=w)
-    assert not batch.any()
 
 
 def test_absent_classes_are_left_out() -> None:
@@ -367,30 +158,10 @@ def test_absent_classes_are_left_out() -> None:
         )
 
 
-@pytest.mark.parametrize("options", KINDS, ids=lambda options: "-".join(str(v)[:8] for v in options.values()))
-def test_integer_weights_are_repetitions(options: dict[str, Any]) -> None:
-    logits, labels, _ = draw_classes(8, size=30, ties=True)
-    times = torch.randint(0, 4, labels.shape, generator=torch.Generator().manual_seed(1))
-    weighted = multiclass_auc_loss(logits, labels, weight=times, **options)
-    repeated = multiclass_auc_loss(logits.repeat_interleave(times, dim=0), labels.repeat_interleave(times), **options)
-    torch.testing.assert_close(weighted, repeated, rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.parametrize("kind", ["ova", "mu"])
-def test_margin_one_bounds_the_error_from_above(kind: str) -> None:
-    for seed in range(60):
-        logits, labels, weight = draw_classes(seed, size=20, weighted=seed % 2 == 0)
-        for scores in ("softmax", "raw"):
-            settings: dict[str, Any] = {"kind": kind, "scores": scores, "weight": weight}
-            loss = multiclass_auc_loss(logits, labels, **settings).item()
-            error = multiclass_auc_loss(logits, labels, **settings, surrogate="ramp", margin=1e-9).item()
-            assert loss >= error - 1e-6
-
-
 @pytest.mark.parametrize("options", [KINDS[0], KINDS[3], KINDS[5]], ids=["ova", "mu", "partition"])
 @pytest.mark.parametrize("scores", ["softmax", "raw"])
 def test_free_scores_reach_the_optimum(options: dict[str, Any], scores: str) -> None:
-    for seed in range(2):
+    for seed in range(1):
         logits, labels, _ = draw_classes(seed, size=16)
         free = logits.clone().requires_grad_()
         steps = torch.optim.Adam([free], lr=0.3)
@@ -402,32 +173,6 @@ def test_free_scores_reach_the_optimum(options: dict[str, Any], scores: str) -> 
             free.detach(), labels, scores=scores, surrogate="ramp", margin=1e-6, **options
         ).item()
         assert hard < 1e-6
-
-
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
-        ({"kind": "ovo"}, InputError, "`kind`"),
-        ({"scores": "sigmoid"}, InputError, "`scores`"),
-        ({"average": "pair"}, InputError, "`average`.*macro"),
-        ({"kind": "mu", "average": "macro"}, InputError, "`average`.*pair"),
-        ({"margin": -1.0}, InputError, "`margin`"),
-        ({"margin": 0.0, "surrogate": "ramp"}, InputError, "`margin`"),
-        ({"surrogate": "logistic"}, InputError, "`surrogate`"),
-        ({"partition": PARTITION}, InputError, "`partition`.*ova"),
-        ({"kind": "mu", "partition": [[0, 1], [1, 0]]}, TypeError, "`partition`.*list"),
-        ({"kind": "mu", "partition": torch.ones(2, 3)}, InputError, r"`partition`.*square.*\(2, 3\)"),
-        ({"kind": "mu", "partition": torch.zeros(3, 3)}, InputError, r"`partition`.*apart.*\(0, 1\)"),
-        ({"kind": "mu", "partition": torch.full((3, 3), float("nan"))}, InputError, "`partition`.*finite"),
-    ],
-)
-def test_bad_options_are_refused_by_name(options: dict[str, Any], error: type[Exception], message: str) -> None:
-    logits, labels, _ = draw_classes(0, size=6)
-    with pytest.raises(error, match=message):
-        MulticlassAUCLoss(**options)
-    for face in (multiclass_auc_loss, multiclass_auc_exact):
-        with pytest.raises(error, match=message):
-            face(logits, labels, **options)
 
 
 LOGITS, LABELS = torch.tensor([[0.1, 1.0, 0.0], [2.0, 0.5, 0.2], [0.0, 0.1, 0.3]]), torch.tensor([0, 1, 2])
@@ -504,14 +249,3 @@ def test_module_moves_and_shows_its_partition() -> None:
     assert repr(MulticlassAUCLoss()) == (
         "MulticlassAUCLoss(kind='ova', scores='softmax', average='macro', margin=1.0, surrogate='hinge')"
     )
-
-
-def test_every_option_matters() -> None:
-    logits, labels, weight = draw_classes(0, size=40, weighted=True)
-    options: list[dict[str, Any]] = [{"scores": "raw"}, {"average": "sum"}, {"margin": 0.1}, {"surrogate": "ramp"}]
-    for kind in ("ova", "mu"):
-        base = multiclass_auc_loss(logits, labels, kind=kind)
-        extra: dict[str, Any] = {"partition": PARTITION} if kind == "mu" else {"average": "weighted"}
-        for option in [*options, extra, {"weight": weight}]:
-            assert not torch.equal(base, multiclass_auc_loss(logits, labels, **{"kind": kind, **option})), option
-    assert not torch.equal(base, multiclass_auc_loss(logits, labels, kind="ova"))

@@ -1,9 +1,7 @@
-"""Areas by a grid of operating points: point by point, program, exact area, error against the hard measure."""
+"""Areas by a grid of operating points: the exact area, the error against it and against the hard measure, names."""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,102 +13,8 @@ from setwise import InputError, functional, measures, metrics
 from setwise.measures import OperatingCurveLoss, operating_curve_area, operating_curve_program
 from support.draws import draw, stack
 from support.exact_values import operating_curve_exact
-from support.highs import highs_solve
 
 CASES = [(kind, surrogate) for kind in ("roc", "pr") for surrogate in ("hinge", "ramp")]
-
-
-def point_by_point(
-    scores: Tensor, labels: Tensor, weight: Tensor | None, kind: str, points: int, **options: Any
-) -> Tensor:
-    total = torch.zeros((), dtype=scores.dtype)
-    for place in range(points):
-        level = (place + 0.5) / points
-        if kind == "roc":
-            total = total + functional.tpr_at_fpr_loss(scores, labels, fpr=level, weight=weight, **options)
-        else:
-            total = total + functional.precision_at_recall_loss(
-                scores, labels, recall=level, at="floor", weight=weight, **options
-            )
-    return total / points
-
-
-@pytest.mark.parametrize(("kind", "surrogate"), CASES)
-def test_the_grid_is_the_mean_of_its_points(kind: str, surrogate: str) -> None:
-    for seed in range(30):
-        scores, labels, weight = draw(seed, ties=seed % 2 == 0, weighted=seed % 3 != 0)
-        options: dict[str, Any] = {"margin": [1.0, 0.5][seed % 2], "surrogate": surrogate}
-        points = [1, 2, 7, 20][seed % 4]
-        ours, theirs = scores.clone().requires_grad_(), scores.clone().requires_grad_()
-        value = functional.operating_curve_loss(ours, labels, kind=kind, points=points, weight=weight, **options)
-        expected = point_by_point(theirs, labels, weight, kind, points, **options)
-        value.backward()
-        expected.backward()
-        assert value.item() == pytest.approx(expected.item(), rel=1e-12, abs=1e-12)
-        torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-11, atol=1e-12)
-
-
-@pytest.mark.parametrize(("kind", "surrogate"), CASES)
-def test_a_batch_and_vmap_are_the_stack_of_singles(kind: str, surrogate: str) -> None:
-    sets = [draw(seed, size=17, ties=seed % 2 == 0, weighted=True) for seed in range(6)]
-    scores, labels, weight = stack(sets)
-    module = OperatingCurveLoss(kind, points=9, surrogate=surrogate)
-    singles, gradients = [], []
-    for one, label, w in sets:
-        leaf = one.clone().requires_grad_()
-        value = module(leaf, label, w)
-        gradients.append(torch.autograd.grad(value, leaf)[0])
-        singles.append(value.detach())
-    together = operating_curve_exact(scores, labels, kind=kind, points=9, surrogate=surrogate, weight=weight)
-    torch.testing.assert_close(together, torch.stack(singles), rtol=1e-12, atol=1e-12)
-    torch.testing.assert_close(torch.func.vmap(module)(scores, labels, weight), together)
-    mapped = torch.func.vmap(torch.func.grad(module))(scores, labels, weight)
-    torch.testing.assert_close(mapped, torch.stack(gradients), rtol=1e-11, atol=1e-12)
-
-
-@pytest.mark.parametrize(("kind", "surrogate"), CASES)
-def test_derivatives_of_both_orders(kind: str, surrogate: str) -> None:
-    scores, labels, weight = draw(1, size=9, weighted=True)
-    module = OperatingCurveLoss(kind, points=5, surrogate=surrogate)
-
-    def loss(s: Tensor) -> Tensor:
-        value: Tensor = module(s, labels, weight)
-        return value
-
-    scores.requires_grad_()
-    assert torch.autograd.gradcheck(loss, (scores,), check_forward_ad=True)
-    assert torch.autograd.gradgradcheck(loss, (scores,))
-    hessian = torch.func.hessian(loss)(scores.detach())
-    expected = torch.autograd.functional.hessian(
-        lambda s: point_by_point(s, labels, weight, kind, 5, surrogate=surrogate), scores.detach()
-    )
-    torch.testing.assert_close(hessian, expected, rtol=1e-9, atol=1e-12)
-
-
-@pytest.mark.parametrize("kind", ["pr"])
-def test_compiles_to_one_graph(kind: str) -> None:
-    torch.compiler.reset()
-    module = OperatingCurveLoss(kind, points=6)
-    compiled: Callable[..., Tensor] = torch.compile(module, fullgraph=True, backend="aot_eager")
-    scores, labels, weight = draw(4, size=33, ties=True, weighted=True, dtype=torch.float32)
-    eager, traced = scores.clone().requires_grad_(), scores.clone().requires_grad_()
-    expected, value = module(eager, labels, weight), compiled(traced, labels, weight)
-    expected.backward()
-    value.backward()
-    torch.testing.assert_close(value, expected)
-    torch.testing.assert_close(traced.grad, eager.grad)
-
-
-@pytest.mark.parametrize("kind", ["roc", "pr"])
-def test_program_by_highs_is_the_exact_value(kind: str) -> None:
-    for seed in range(8):
-        scores, labels, weight = draw(seed, size=10, ties=seed % 2 == 0, weighted=seed % 3 == 0)
-        options: dict[str, Any] = {"points": 1 + seed % 4, "margin": 0.5 + seed % 2}
-        program = operating_curve_program(scores, labels, kind=kind, weight=weight, **options)
-        solution = highs_solve(program)
-        assert solution.status == "optimal"
-        exact = operating_curve_exact(scores, labels, kind=kind, weight=weight, **options)
-        assert exact.item() == pytest.approx(solution.value, rel=1e-9, abs=1e-9)
 
 
 @pytest.mark.parametrize(("kind", "surrogate"), CASES)
@@ -192,7 +96,7 @@ def test_margin_1_bounds_the_hard_area_up_to_the_grid() -> None:
 
 @pytest.mark.parametrize("kind", ["roc", "pr"])
 def test_minimizing_free_scores_reaches_0(kind: str) -> None:
-    for seed in range(20):
+    for seed in range(5):
         scores, labels, _ = draw(seed, size=16)
         free = scores.clone().requires_grad_()
         steps = torch.optim.Adam([free], lr=0.5)
@@ -205,69 +109,6 @@ def test_minimizing_free_scores_reaches_0(kind: str) -> None:
             loss.backward()
             steps.step()
         assert module(free, labels).item() < 1e-6
-
-
-@pytest.mark.parametrize(("kind", "surrogate"), CASES)
-def test_degenerate_sets_and_numbers(kind: str, surrogate: str) -> None:
-    module = OperatingCurveLoss(kind, points=4, surrogate=surrogate)
-    for size, label in ((0, 0), (1, 1), (3, 1), (3, 0)):
-        scores = torch.randn(size, requires_grad=True)
-        value = module(scores, torch.full((size,), label))
-        value.backward()
-        assert value.item() == 0
-        assert scores.grad is not None
-        assert not scores.grad.any()
-    assert module.undefined_batches.item() == 4
-    labels = torch.tensor([0, 1, 1, 0])
-    for scale in (1e-30, 1e30):
-        scores = (scale * torch.tensor([1.0, -2.0, 3.0, 0.5])).requires_grad_()
-        value = module(scores, labels)
-        value.backward()
-        assert value.isfinite()
-        assert scores.grad is not None
-        assert scores.grad.isfinite().all()
-    assert module(torch.tensor([-1e3, 1e3, 1e3, -1e3]), labels).item() == 0
-    assert module.undefined_batches.item() == 4
-    bad = torch.tensor([0.1, float("nan"), 2.0, 0.3])
-    with pytest.raises(InputError, match="`input`"):
-        module(bad, labels)
-    module.check_values = False
-    assert module(bad, labels).isnan()
-    half = torch.tensor([0.5, 1.5, -1.0, 0.25], dtype=torch.bfloat16, requires_grad=True)
-    value = module(half, labels)
-    value.backward()
-    assert value.dtype == torch.float32
-    assert half.grad is not None
-    assert half.grad.dtype == torch.bfloat16
-
-
-def test_every_option_matters_and_bad_ones_are_refused() -> None:
-    scores, labels, weight = draw(0, size=30, weighted=True)
-    base = functional.operating_curve_loss(scores, labels)
-    others: dict[str, Any] = {"kind": "pr", "points": 7, "margin": 0.5, "surrogate": "ramp"}
-    for name, other in others.items():
-        changed = functional.operating_curve_loss(scores, labels, **{name: other})
-        assert not torch.equal(base, changed), name
-        module = OperatingCurveLoss(**{name: other})
-        assert torch.equal(module(scores, labels), changed)
-        assert f"{name}={other!r}" in repr(module)
-    assert not torch.equal(base, functional.operating_curve_loss(scores, labels, weight=weight))
-    assert set(inspect.signature(OperatingCurveLoss).parameters) == {*others, "check_values", "process_group"}
-    bad: list[tuple[dict[str, Any], str]] = [
-        ({"kind": "auc"}, "`kind`"),
-        ({"points": 0}, "`points`"),
-        ({"points": 2.5}, "`points`"),
-        ({"margin": -1.0}, "`margin`"),
-        ({"margin": 0.0, "surrogate": "ramp"}, "`margin`"),
-        ({"surrogate": "logistic"}, "`surrogate`"),
-    ]
-    for options, message in bad:
-        for face in (OperatingCurveLoss, lambda **kw: functional.operating_curve_loss(scores, labels, **kw)):
-            with pytest.raises((InputError, TypeError), match=message):
-                face(**options)
-        if "surrogate" not in options:
-            with pytest.raises((InputError, TypeError), match=message):
-                measures.operating_curve_program(scores, labels, **options)
 
 
 @pytest.mark.parametrize(("name", "kind"), [("auc(7)", "roc"), ("AUROC (7)", "roc"), ("ap(7)", "pr")])

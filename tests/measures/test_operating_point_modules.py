@@ -1,4 +1,4 @@
-"""The losses at an operating point as training meets them: transforms, degenerate sets, points, arguments."""
+"""The points that the losses at an operating point tell, and what training with them reaches."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ from setwise.measures import (
     TPRAtFPRLoss,
     find_operating_point,
 )
-from support.draws import draw, stack
-from support.point_oracles import point_oracle
+from support import rows_points
+from support.draws import draw
+from support.spec import Case
 
 LOSSES: dict[str, Callable[[], Any]] = {
     "precision@recall": lambda: PrecisionAtRecallLoss(0.8),
@@ -42,111 +43,17 @@ FREE = [name for name in LOSSES if "fixed" not in name]
 CONVEX = [name for name in LOSSES if "ramp" not in name]
 
 
-def oracle(name: str, scores: Tensor, labels: Tensor, weight: Tensor | None) -> Tensor:
-    module = LOSSES[name]()
-    options = {key: getattr(module, key) for key in ("margin", "at", "surrogate", "threshold") if hasattr(module, key)}
-    rule = module.settings.rule
-    return point_oracle(scores, labels, weight, kind=rule.kind, level=rule.level, **options)
-
-
-@pytest.mark.parametrize("name", LOSSES)
-def test_gradcheck_of_both_orders_and_modes(name: str) -> None:
-    module = LOSSES[name]()
-    scores, labels, weight = draw(1, size=9, weighted=True)
-    scores.requires_grad_()
-    assert torch.autograd.gradcheck(
-        lambda s: module(s, labels, weight), (scores,), check_forward_ad=True, check_batched_grad=True
-    )
-    assert torch.autograd.gradgradcheck(lambda s: module(s, labels, weight), (scores,))
-
-
-@pytest.mark.parametrize("name", LOSSES)
-def test_torch_func_gives_what_autograd_and_brute_force_give(name: str) -> None:
-    module = LOSSES[name]()
-    scores, labels, weight = draw(2, size=14, weighted=True)
-
-    def loss(s: Tensor) -> Tensor:
-        value: Tensor = module(s, labels, weight)
-        return value
-
-    eager = scores.clone().requires_grad_()
-    (gradient,) = torch.autograd.grad(loss(eager), eager)
-    torch.testing.assert_close(torch.func.grad(loss)(scores), gradient, rtol=1e-11, atol=1e-12)
-    direction = torch.linspace(-1, 1, 14, dtype=torch.float64)
-    forward = torch.func.jvp(loss, (scores,), (direction,))
-    torch.testing.assert_close(forward[0], loss(scores), rtol=1e-11, atol=1e-12)
-    torch.testing.assert_close(forward[1], gradient @ direction)
-    expected = torch.autograd.functional.hessian(lambda s: oracle(name, s, labels, weight), scores)
-    torch.testing.assert_close(torch.autograd.functional.hessian(loss, scores), expected, rtol=1e-9, atol=1e-11)
-    torch.testing.assert_close(torch.func.hessian(loss)(scores), expected, rtol=1e-9, atol=1e-11)
-    module(scores, labels, weight)
-    if "fixed" not in name:
-        assert bool(expected.any()) is (name.startswith("precision@recall") or not module.point.reached)
-
-
-@pytest.mark.parametrize("name", LOSSES)
-def test_vmap_is_a_loop(name: str) -> None:
-    sets = [draw(seed, size=15, ties=True, weighted=True) for seed in range(4)]
-    module = LOSSES[name]()
-    parts = stack(sets)
-    singles = torch.stack([module(*one) for one in sets])
-    torch.testing.assert_close(torch.func.vmap(module)(*parts), singles, rtol=1e-11, atol=1e-12)
-    gradients = torch.func.vmap(torch.func.grad(module))(*parts)
-    for row, (scores, labels, weight) in zip(gradients, sets, strict=True):
-        leaf = scores.clone().requires_grad_()
-        module(leaf, labels, weight).backward()
-        torch.testing.assert_close(row, leaf.grad, rtol=1e-11, atol=1e-12)
-
-
-@pytest.mark.parametrize("name", ["precision@recall"])
-def test_compiles_to_one_graph_and_leaves_the_point_alone(name: str) -> None:
+def test_compiled_it_leaves_the_point_alone() -> None:
     torch.compiler.reset()
-    module = LOSSES[name]()
+    module = PrecisionAtRecallLoss(0.8)
     compiled: Callable[..., Tensor] = torch.compile(module, fullgraph=True, backend="aot_eager")
     scores, labels, weight = draw(4, size=33, ties=True, weighted=True, dtype=torch.float32)
-    eager, traced = scores.clone().requires_grad_(), scores.clone().requires_grad_()
-    expected = module(eager, labels, weight)
+    expected = module(scores, labels, weight)
     point = module.point
-    expected.backward()
-    value = compiled(traced, labels, weight)
-    value.backward()
-    torch.testing.assert_close(value, expected)
-    torch.testing.assert_close(traced.grad, eager.grad)
+    torch.testing.assert_close(compiled(scores, labels, weight), expected)
     compiled(torch.zeros(33), torch.zeros(33, dtype=torch.long), weight)
     assert module.undefined_batches.item() == 1
     assert module.point == point
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("name", LOSSES)
-def test_half_precision_is_computed_in_float32(name: str, dtype: torch.dtype) -> None:
-    scores, labels, _ = draw(9, size=500)
-    half = scores.to(dtype).requires_grad_()
-    wide = half.detach().float().requires_grad_()
-    value, expected = LOSSES[name]()(half, labels), LOSSES[name]()(wide, labels)
-    value.backward()
-    expected.backward()
-    assert value.dtype == torch.float32
-    assert torch.equal(value, expected)
-    assert half.grad is not None
-    assert wide.grad is not None
-    assert torch.equal(half.grad, wide.grad.to(dtype))
-
-
-@pytest.mark.parametrize("name", LOSSES)
-def test_float32_agrees_with_float64_on_large_sets(name: str) -> None:
-    scores, labels, weight = draw(7, size=20_000, weighted=True)
-    assert weight is not None
-    scores, weight = scores.float().double(), weight.float().double()
-    wide, narrow = scores.clone().requires_grad_(), scores.float().requires_grad_()
-    expected = LOSSES[name]()(wide, labels, weight)
-    value = LOSSES[name]()(narrow, labels, weight.float())
-    expected.backward()
-    value.backward()
-    assert value.item() == pytest.approx(expected.item(), rel=1e-5)
-    assert wide.grad is not None
-    assert narrow.grad is not None
-    torch.testing.assert_close(narrow.grad.double(), wide.grad, rtol=1e-3, atol=1e-4 * float(wide.grad.abs().max()))
 
 
 def test_a_narrow_ramp_is_not_lost_in_float32() -> None:
@@ -160,55 +67,16 @@ def test_a_narrow_ramp_is_not_lost_in_float32() -> None:
             assert value.item() == pytest.approx(expected.item(), rel=1e-6)
 
 
-UNDEFINED = {
-    "empty": (torch.zeros(0), torch.zeros(0)),
-    "one sample": (torch.tensor([0.3]), torch.tensor([1])),
-    "positives only": (torch.tensor([0.3, -2.0, 5.0]), torch.ones(3)),
-    "negatives only": (torch.tensor([0.3, -2.0, 5.0]), torch.zeros(3)),
-}
-
-
-@pytest.mark.parametrize("case", UNDEFINED)
 @pytest.mark.parametrize("name", LOSSES)
-def test_one_class_only_costs_nothing_and_is_counted(name: str, case: str) -> None:
+def test_one_class_only_has_no_point(name: str) -> None:
     module = LOSSES[name]()
-    scores, labels = (part.clone() for part in UNDEFINED[case])
-    scores.requires_grad_()
-    value = module(scores, labels)
-    value.backward()
-    assert value.item() == 0
-    assert scores.grad is not None
-    assert torch.equal(scores.grad, torch.zeros_like(scores))
-    assert module.point is None
-    assert find_operating_point(module, scores, labels) is None
-    assert module.undefined_batches.item() == 1
+    for scores, label in ((torch.zeros(0), 0), (torch.tensor([0.3]), 1), (torch.tensor([0.3, -2.0, 5.0]), 0)):
+        labels = torch.full(scores.shape, label)
+        module(scores, labels)
+        assert module.point is None
+        assert find_operating_point(module, scores, labels) is None
     module(torch.tensor([0.0, 1.0]), torch.tensor([0, 1]))
-    assert module.undefined_batches.item() == 1
     assert module.point is not None
-
-
-@pytest.mark.parametrize("name", LOSSES)
-def test_a_class_without_weight_is_no_class_alone_and_in_a_batch(name: str) -> None:
-    scores, labels, _ = draw(2, size=10)
-    module = LOSSES[name]()
-    assert module(scores, labels, 1 - labels).item() == 0
-    weights = torch.stack([1 - labels, torch.ones_like(labels)])
-    together = torch.func.vmap(module, in_dims=(None, None, 0))(scores, labels, weights)
-    assert together[0].item() == 0
-    torch.testing.assert_close(together[1], module(scores, labels))
-
-
-@pytest.mark.parametrize("scale", [1e-30, 1e30])
-@pytest.mark.parametrize("name", LOSSES)
-def test_tiny_and_huge_scores_stay_finite(name: str, scale: float) -> None:
-    for dtype in (torch.float32, torch.float64):
-        scores, labels, _ = draw(10, dtype=dtype)
-        scores = (scores * scale).requires_grad_()
-        value = LOSSES[name]()(scores, labels)
-        value.backward()
-        assert value.isfinite()
-        assert scores.grad is not None
-        assert scores.grad.isfinite().all()
 
 
 @pytest.mark.parametrize("name", FREE)
@@ -222,23 +90,6 @@ def test_a_common_offset_moves_the_threshold_only(name: str) -> None:
     here(scores + leaf, labels, weight).backward()
     assert leaf.grad is not None
     assert abs(leaf.grad.item()) < 1e-10
-
-
-@pytest.mark.parametrize("name", LOSSES)
-def test_integer_weights_are_repetitions(name: str) -> None:
-    scores, labels, _ = draw(8, ties=True)
-    times = torch.randint(0, 4, scores.shape, generator=torch.Generator().manual_seed(1))
-    times[0], times[-1] = 1, 2
-    weighted = LOSSES[name]()(scores, labels, times)
-    repeated = LOSSES[name]()(scores.repeat_interleave(times), labels.repeat_interleave(times))
-    torch.testing.assert_close(weighted, repeated, rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.parametrize("name", LOSSES)
-def test_a_perfect_ranking_with_room_costs_nothing(name: str) -> None:
-    labels = torch.tensor([1, 0, 1, 0, 0, 1])
-    scores = 1e3 * (2.0 * labels - 1) + torch.linspace(0, 1, 6)
-    assert LOSSES[name]()(scores, labels).item() == 0.0
 
 
 @pytest.mark.parametrize("name", CONVEX)
@@ -256,22 +107,9 @@ def test_every_mistake_keeps_a_gradient_however_far(name: str) -> None:
     assert scores.grad.any()
 
 
-@pytest.mark.parametrize("name", LOSSES)
-def test_nan_shows_where_checks_are_off_and_is_refused_where_on(name: str) -> None:
-    scores, labels = torch.tensor([0.1, float("nan"), 2.0, 0.3]), torch.tensor([0, 1, 1, 0])
-    module = LOSSES[name]()
-    with pytest.raises(InputError, match="`input`"):
-        module(scores, labels)
-    with pytest.raises(InputError, match="`input`"):
-        module(torch.tensor([0.1, float("inf"), 2.0, 0.3]), labels)
-    module.check_values = False
-    assert module(scores, labels).isnan()
-    assert torch.func.vmap(module)(scores[None], labels[None]).isnan().all()
-
-
 @pytest.mark.parametrize("name", [name for name in CONVEX if "unreached" not in name])
 def test_minimizing_free_scores_reaches_the_optimum_from_random_starts(name: str) -> None:
-    for seed in range(20):
+    for seed in range(5):
         scores, labels, _ = draw(seed, size=16)
         module = LOSSES[name]()
         free = scores.clone().requires_grad_()
@@ -367,3 +205,51 @@ def test_the_point_is_where_the_loss_is(name: str) -> None:
 def test_find_operating_point_wants_a_loss() -> None:
     with pytest.raises(TypeError, match=r"`measure`.*Linear"):
         find_operating_point(nn.Linear(1, 1), torch.zeros(2), torch.tensor([0, 1]))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("loss", "options"),
+    [
+        (PrecisionAtRecallLoss, {"recall": 1}),
+        (PrecisionAtRecallLoss, {"recall": 1e-6, "margin": 0}),
+        (RecallAtPrecisionLoss, {"precision": 0.999}),
+        (TPRAtFPRLoss, {"fpr": 1e-6}),
+        (FPRAtTPRLoss, {"tpr": 1}),
+        (PrecisionAtKLoss, {"k": 1}),
+        (PrecisionAtKLoss, {"k": 0.999}),
+        (TPRAtFPRLoss, {"fpr": 0.5, "threshold": 0}),
+        (PrecisionAtRecallLoss, {"recall": 0.5, "margin": 3.0}),
+    ],
+)
+def test_the_ends_of_the_ranges_are_accepted(loss: type, options: dict[str, Any]) -> None:
+    for seed in range(5):
+        scores, labels, _ = draw(seed, ties=True)
+        scores.requires_grad_()
+        value = loss(**options)(scores, labels)
+        value.backward()
+        assert value.isfinite()
+        assert value >= 0
+        assert scores.grad is not None
+        assert scores.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("case", rows_points.ROWS, ids=str)
+def test_an_option_may_be_changed_between_batches(case: Case) -> None:
+    scores, labels, _ = draw(0, size=30)
+    for name, other in case.others.items():
+        later = case.loss(**case.settings)
+        setattr(later, name, other)
+        assert torch.equal(later(scores, labels), case.loss(**{**case.settings, name: other})(scores, labels)), name
+
+
+@pytest.mark.parametrize("case", rows_points.ROWS, ids=str)
+def test_programs_are_of_one_set_with_both_classes(case: Case) -> None:
+    scores, labels, _ = draw(0, size=4)
+    assert case.program is not None or case.settings["surrogate"] == "ramp"
+    if case.program is not None:
+        with pytest.raises(InputError, match="`weight`"):
+            case.program(scores, labels, weight=-torch.ones(4), **case.program_settings)
+        with pytest.raises(InputError, match=r"`labels`.*one class"):
+            case.program(scores, torch.ones(4), **case.program_settings)
+        with pytest.raises(InputError, match=r"`scores`.*shape"):
+            case.program(scores.reshape(2, 2), labels.reshape(2, 2), **case.program_settings)

@@ -42,6 +42,7 @@ def _auc(surrogate: str, margin: float) -> Case:
         judge=sklearn.metrics.roc_auc_score,
         metric=metrics.auroc,
         curved=surrogate == "squared_hinge",
+        convex=surrogate != "ramp",
         every_error_has_gradient=surrogate != "ramp",
         shift_invariant=True,
         brute_force_cases=200,

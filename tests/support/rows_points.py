@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -77,6 +78,7 @@ def _point(
     margin: float = 1.0,
     link: str = "identity",
     other: float = 0.5,
+    threshold: float | None = None,
     refused: Any = (),
 ) -> Case:
     """One row; ``level`` is the option that holds the level, with its value."""
@@ -89,9 +91,11 @@ def _point(
         settings["at"] = at
         others["at"] = "floor" if at == "optimum" else "optimum"
     if option != "k":
-        settings["threshold"] = None
+        settings["threshold"] = threshold
     if option != "k" and at != "floor":
         others["threshold"] = -2.5
+    if option != "k":
+        refused = [*refused, ({"threshold": float("inf")}, "`threshold`"), ({"threshold": "0"}, "`threshold`")]
 
     def oracle(scores: Tensor, labels: Tensor, weight: Tensor | None = None, **options: Any) -> Tensor:
         rest = {key: held for key, held in options.items() if key != option}
@@ -110,7 +114,9 @@ def _point(
         refused=[
             ({"margin": -0.5}, "`margin`"),
             ({"margin": float("nan")}, "`margin`"),
+            ({"margin": float("inf")}, "`margin`"),
             ({"surrogate": "logistic"}, "`surrogate`"),
+            ({"surrogate": "sigmoid"}, "`surrogate`"),
             ({"surrogate": "ramp", "margin": 0.0}, "`margin`"),
             ({"link": "tanh"}, "`link`"),
             *refused,
@@ -127,7 +133,8 @@ def _point(
         lower={"surrogate": "hinge", "margin": 1.0},
         upper={"surrogate": "hinge", "margin": 0.0, "link": "sigmoid"} if at != "floor" else None,
         every_error_has_gradient=None,  # those beyond the level need none
-        shift_invariant=link == "identity",
+        convex=hinge and link == "identity" and threshold is None and name in ("tpr@fpr", "fpr@tpr", "precision@k"),
+        shift_invariant=link == "identity" and threshold is None,
         tested_elsewhere=frozenset({"threshold"}) if at == "floor" else frozenset(),  # one excludes the other
         has_kink_convention=at != "optimum",  # where ties make several thresholds best
         oracle_is_quick=False,
@@ -143,40 +150,79 @@ _AT_PRECISION: tuple[Any, ...] = (
     (point_exact("recall@precision"), measures.recall_at_precision_program), _recall_at_precision,
     partial(metrics.recall_at_precision, precision=0.6),
 )  # fmt: skip
-_LEVELS = [({"recall": 0.0}, "`recall`"), ({"recall": 1.5}, "`recall`"), ({"at": "best"}, "`at`")]
+_LEVELS: list[tuple[dict[str, Any], str]] = [
+    *(({"recall": bad}, "`recall`") for bad in (0.0, -0.1, 1.5, float("nan"), "0.9", True)),
+    ({"at": "best"}, "`at`"),
+    ({"at": "floor", "threshold": 0.0}, "`at`.*`threshold`"),
+]
+_PRECISIONS = [({"precision": bad}, "`precision`") for bad in (0, 1.0, -0.1, float("nan"))]
 _AT_RECALL: tuple[Any, ...] = (
     "precision@recall", losses.PrecisionAtRecallLoss, functional.precision_at_recall_loss, {"recall": 0.8},
     (point_exact("precision@recall"), measures.precision_at_recall_program), _precision_at_recall,
     partial(metrics.precision_at_recall, recall=0.8),
+)  # fmt: skip
+_AT_FPR: tuple[Any, ...] = (
+    "tpr@fpr", losses.TPRAtFPRLoss, functional.tpr_at_fpr_loss, {"fpr": 0.2},
+    (point_exact("tpr@fpr"), measures.tpr_at_fpr_program), _tpr_at_fpr, partial(metrics.tpr_at_fpr, fpr=0.2),
+)  # fmt: skip
+_AT_TPR: tuple[Any, ...] = (
+    "fpr@tpr", losses.FPRAtTPRLoss, functional.fpr_at_tpr_loss, {"tpr": 0.8},
+    (point_exact("fpr@tpr"), measures.fpr_at_tpr_program), _fpr_at_tpr, _specificity_at_tpr,
+)  # fmt: skip
+_AT_K: tuple[Any, ...] = (
+    "precision@k", losses.PrecisionAtKLoss, functional.precision_at_k_loss, {"k": 0.4},
+    (point_exact("precision@k"), measures.precision_at_k_program), _precision_at_k,
+    partial(metrics.precision_at_k, k=0.4),
 )  # fmt: skip
 
 ROWS = [
     _point(*_AT_RECALL, at="optimum", refused=_LEVELS),
     _point(*_AT_RECALL, at="floor", refused=_LEVELS),
     _point(*_AT_RECALL, at="optimum", surrogate="ramp", margin=0.5, refused=_LEVELS),
-    _point(*_AT_PRECISION, other=0.3, refused=[({"precision": 1.0}, "`precision`")]),
-    _point(*_AT_PRECISION, other=0.3, margin=0.25, link="sigmoid", refused=[({"precision": 1.0}, "`precision`")]),
-    _point(
-        "tpr@fpr", losses.TPRAtFPRLoss, functional.tpr_at_fpr_loss, {"fpr": 0.2},
-        (point_exact("tpr@fpr"), measures.tpr_at_fpr_program), _tpr_at_fpr, partial(metrics.tpr_at_fpr, fpr=0.2),
-        refused=[({"fpr": 0.0}, "`fpr`")],
-    ),
-    _point(
-        "fpr@tpr", losses.FPRAtTPRLoss, functional.fpr_at_tpr_loss, {"tpr": 0.8},
-        (point_exact("fpr@tpr"), measures.fpr_at_tpr_program), _fpr_at_tpr, _specificity_at_tpr,
-        refused=[({"tpr": 0.0}, "`tpr`")],
-    ),
-    _point(
-        "precision@k", losses.PrecisionAtKLoss, functional.precision_at_k_loss, {"k": 0.4},
-        (point_exact("precision@k"), measures.precision_at_k_program), _precision_at_k,
-        partial(metrics.precision_at_k, k=0.4), refused=[({"k": 0}, "`k`"), ({"k": 1.5}, "`k`")],
-    ),
-]  # fmt: skip
+    _point(*_AT_PRECISION, other=0.3, refused=_PRECISIONS),
+    _point(*_AT_PRECISION, other=0.3, margin=0.25, link="sigmoid", refused=_PRECISIONS),
+    _point(*_AT_FPR, refused=[({"fpr": bad}, "`fpr`") for bad in (0.0, 1.0, 2.0)]),
+    _point(*_AT_TPR, refused=[({"tpr": bad}, "`tpr`") for bad in (0.0, 1.5)]),
+    _point(*_AT_K, refused=[({"k": bad}, "`k`") for bad in (0, -1, 0.0, 1.0, 1.5, True, "3")]),
+]
 
 
-def _curve(kind: str) -> Case:
+def _variant(row: tuple[Any, ...], level: float, *, least: float = 0.0, **options: Any) -> Case:
+    """A row with another level, which the judge of the row does not have."""
+    name, loss, function, held, *rest = row
+    case = _point(name, loss, function, dict.fromkeys(held, level), *rest, **options)
+    shown = f"{case.name}-{level:g}" + (f"-at {options['threshold']:g}" if "threshold" in options else "")
+    return replace(case, name=shown, limit=None, curved=None, least=least, names={})
+
+
+VARIANTS = [
+    _variant(_AT_RECALL, 1.0, at="optimum", margin=0.0, link="sigmoid"),
+    _variant(_AT_RECALL, 0.5, at="floor", margin=0.5),
+    _variant(_AT_RECALL, 0.25, at="floor", surrogate="ramp", margin=0.5, link="sigmoid"),
+    _variant(_AT_RECALL, 0.8, at="optimum", threshold=-0.5),
+    _variant(_AT_RECALL, 0.5, at="optimum", surrogate="ramp", margin=0.25, threshold=0.25),
+    _variant(_AT_PRECISION, 0.3, margin=0.5),
+    _variant(_AT_PRECISION, 0.99),  # out of reach
+    _variant(_AT_PRECISION, 0.5, surrogate="ramp", margin=0.5),
+    _variant(_AT_PRECISION, 0.3, threshold=0.1),
+    _variant(_AT_PRECISION, 0.5, surrogate="ramp", margin=0.5, threshold=-0.3, link="sigmoid"),
+    _variant(_AT_FPR, 0.5, surrogate="ramp", margin=0.5),
+    _variant(_AT_FPR, 0.1, margin=0.0, link="sigmoid"),
+    _variant(_AT_FPR, 0.25, threshold=2.75),
+    _variant(_AT_FPR, 0.5, surrogate="ramp", threshold=0.0),
+    _variant(_AT_TPR, 1.0, margin=0.5),
+    _variant(_AT_TPR, 0.5, surrogate="ramp", margin=0.25, link="sigmoid"),
+    _variant(_AT_TPR, 0.9, threshold=-4.0),
+    _variant(_AT_TPR, 0.5, surrogate="ramp", margin=0.5, threshold=0.5),
+    _variant(_AT_K, 2, margin=0.5),
+    _variant(_AT_K, 100, least=0.6),  # beyond the set: all is selected
+    _variant(_AT_K, 0.3, surrogate="ramp", margin=0.5, link="sigmoid"),
+]
+
+
+def _curve(kind: str, points: int = 4, margin: float = 1.0, surrogate: str = "hinge") -> Case:
     """The grid of operating points, each of them by brute force."""
-    settings: dict[str, Any] = {"kind": kind, "points": 4, "margin": 1.0, "surrogate": "hinge"}
+    settings: dict[str, Any] = {"kind": kind, "points": points, "margin": margin, "surrogate": surrogate}
     point = "tpr@fpr" if kind == "roc" else "precision@recall"
 
     def oracle(scores: Tensor, labels: Tensor, weight: Tensor | None = None, **options: Any) -> Tensor:
@@ -187,7 +233,7 @@ def _curve(kind: str) -> Case:
         return torch.stack(parts).mean()
 
     return Case(
-        name=f"curve-{kind}",
+        name=f"curve-{kind}" + (f"-{points}-{surrogate}-{margin:g}" if points != 4 else ""),
         loss=losses.OperatingCurveLoss,
         functional=functional.operating_curve_loss,
         settings=settings,
@@ -196,7 +242,9 @@ def _curve(kind: str) -> Case:
         refused=[
             ({"kind": "det"}, "`kind`"),
             ({"points": 0}, "`points`"),
+            ({"points": 2.5}, "`points`"),
             ({"margin": -0.5}, "`margin`"),
+            ({"margin": 0.0, "surrogate": "ramp"}, "`margin`"),
             ({"surrogate": "logistic"}, "`surrogate`"),
         ],
         judge=sklearn.metrics.roc_auc_score if kind == "roc" else sklearn.metrics.average_precision_score,
@@ -204,7 +252,7 @@ def _curve(kind: str) -> Case:
         exact=operating_curve_exact,
         exact_settings=settings,
         exact_is_loss=True,
-        program=measures.operating_curve_program,
+        program=measures.operating_curve_program if surrogate == "hinge" else None,
         program_settings={key: value for key, value in settings.items() if key != "surrogate"},
         every_error_has_gradient=None,
         shift_invariant=True,
@@ -216,3 +264,4 @@ def _curve(kind: str) -> Case:
 
 
 ROWS += [_curve("roc"), _curve("pr")]
+VARIANTS += [_curve("roc", 7, 0.5, "ramp"), _curve("pr", 9, 1.0, "ramp"), _curve("pr", 1, 0.5)]

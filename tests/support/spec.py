@@ -1,4 +1,4 @@
-"""The table of measures: one row gives a measure the whole conformance battery."""
+"""The table of measures: one row gives a measure the whole conformance battery, a variant of a row its core."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ class Case:
         upper: Options under which the loss is never above 1 - the hard measure, or None.
         undefined: Which degenerate sets have no value.
         tame: Moves scores to where the loss has the gradient of its value (it may keep slopes that its value lost).
-        curved: Whether the second derivative is not zero.
+        curved: Whether the second derivative is not zero; None where that depends on the set.
+        convex: Whether it is convex in the scores.
         every_error_has_gradient: Whether a misranked or misclassified sample always keeps a gradient; None where it may
             or may not.
         shift_invariant: Whether adding a number to all scores changes nothing.
@@ -47,6 +48,7 @@ class Case:
         descends: Whether a small step along the negative gradient never costs more, ties included.
         tested_elsewhere: Options that mean nothing with these settings.
         reaches: The hard measure that descent on free scores must reach.
+        least: What a perfect ranking costs.
         has_kink_convention: Whether the gradient exactly at a kink is promised, and is that of the oracle.
         oracle_is_quick: Whether it takes no time on some hundred samples.
         brute_force_cases: How many random sets are compared with the oracle, with and without ties each.
@@ -75,13 +77,15 @@ class Case:
     upper: dict[str, Any] | None = None
     undefined: frozenset[str] = frozenset({"empty", "one positive", "one negative", "positives only", "negatives only"})
     tame: Callable[[Tensor, Tensor], Tensor] = lambda scores, labels: scores  # noqa: ARG005
-    curved: bool = False
+    curved: bool | None = False
+    convex: bool = False
     every_error_has_gradient: bool | None = True
     shift_invariant: bool = False
     monotone: bool = True
     descends: bool = True
     tested_elsewhere: frozenset[str] = frozenset()
     reaches: float = 0.99
+    least: float = 0.0
     has_kink_convention: bool = True
     oracle_is_quick: bool = True
     brute_force_cases: int = 25
