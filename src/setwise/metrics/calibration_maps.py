@@ -90,12 +90,14 @@ class PlattScaling:
         weights = fits.counted(sample.weight, len(values))
         high, low = (fits.smoothed_target(float(weights[part].sum())) for part in (sample.positive, ~sample.positive))
         target = np.where(sample.positive, high, 1 - low)
+        # Newton's method on standardized scores: its steps do not depend on their unit.
         centre = float(np.average(values, weights=weights))
         spread = math.sqrt(float(np.average((values - centre) ** 2, weights=weights)))
         share = float(np.average(target, weights=weights))
         slope = 0.0
         if spread > _FLAT * abs(centre):
             slope, level = fits.fit_logistic((values - centre) / spread, target, weights / weights.sum())
+        # Scores that rank the wrong way round say nothing as they are; the share of positives is what is left.
         if slope <= 0:
             return cls(0.0, math.log(share / (1 - share)))
         return cls(slope / spread, level - slope * centre / spread)
@@ -157,6 +159,7 @@ class IsotonicCalibration:
             shares[0] = min(0.5 / (totals[0] + 1), shares[1] / 2 if len(shares) > 1 else 1.0)
         if shares[-1] == 1:
             shares[-1] = 1 - min(0.5 / (totals[-1] + 1), (1 - shares[-2]) / 2 if len(shares) > 1 else 1.0)
+        # Beyond the outer blocks there are no rows; a straight line in log-odds keeps the ranking there.
         slope = PlattScaling.fit(scores, labels, weight=weight).slope
         log_odds = np.log(shares / (1 - shares))
         return cls(tuple(map(float, centres)), tuple(map(float, log_odds)), slope)
@@ -164,6 +167,7 @@ class IsotonicCalibration:
     def __call__(self, scores: Values) -> Floats:
         """The probabilities.  # shape: that of scores."""
         values = read_array("scores", scores).astype(np.float64)
+        # np.interp is constant beyond its ends, so what lies there is added.
         beyond = np.minimum(values - self.scores[0], 0) + np.maximum(values - self.scores[-1], 0)
         return _sigmoid(np.interp(values, self.scores, self.log_odds) + self.slope * beyond)
 
@@ -264,11 +268,13 @@ class TemperatureScaling:
         for label in range(classes):
             own = index == label
             hit = fits.smoothed_target(float(weights[own].sum()))
+            # Smoothed like Platt's: what the own class leaves is spread over the others.
             target[own] = (1 - hit) / (classes - 1)
             target[own, label] = hit
         slope, offsets = fits.fit_temperature(columns, target, weights / weights.sum())
         if slope <= 0:
             slope, offsets = 0.0, np.log(np.average(target, axis=0, weights=weights))
+        # A constant added to all offsets changes no probability; the mean 0 makes them unique.
         return cls(slope, tuple(map(float, offsets - offsets.mean())))
 
     def __call__(self, scores: Values) -> Floats:

@@ -114,6 +114,7 @@ def bootstrap_interval(
     if np.isnan(draws).any():
         warn_undefined(f"The measure is NaN on {int(np.isnan(draws).sum())} of {resamples} resamples: no interval.")
         return Interval(estimate, math.nan, math.nan, level)
+    # BCa moves the two probabilities at which the same draws are read.
     ends = tails(level)
     if method == "bca":
         ends = bca_tails(ends, draws, estimate, acceleration(statistic, sample.positive, seed))
@@ -170,6 +171,7 @@ def paired_comparison(
         warn_undefined(f"The measure is NaN on {int(np.isnan(draws).sum())} of {resamples} resamples: no interval.")
         return Comparison(estimate, math.nan, math.nan, level, math.nan)
     low, high = np.quantile(draws, tails(level))
+    # One more in both: the samples as they are count as a draw, so that p is never 0.
     rarer = min(int((draws <= 0).sum()), int((draws >= 0).sum()))
     return Comparison(estimate, float(low), float(high), level, min(1.0, 2 * (rarer + 1) / (resamples + 1)))
 
@@ -240,6 +242,7 @@ def _student_interval(values: Floats, level: float) -> Interval:
     mean = float(values.mean())
     if len(values) == 1:
         return Interval(mean, -math.inf, math.inf, level)
+    # The standard deviation of n - 1: the mean is estimated from the same values.
     half = t_quantile(level, len(values) - 1) * float(values.std(ddof=1)) / math.sqrt(len(values))
     return Interval(mean, mean - half, mean + half, level)
 

@@ -26,9 +26,11 @@ def headline(evaluation: Evaluation, said: Sequence[str] = ()) -> str:
     kind = "same"
     if checks:
         holds = [check.holds for check in checks]
+        # One constraint that fails decides; one that is not certain leaves the answer open.
         kind = "better" if all(holds) else "worse" if any(each is False for each in holds) else "unknown"
     text = "\n".join(said or evaluation.headline)
     for name in _names(evaluation):
+        # In the sentence a name stands in full; the page shows names of any length cut alike.
         if len(name) > NAME_LENGTH:
             text = text.replace(name, shown_name(name))
     sentences = "".join(f"<p>{escaped(sentence)}</p>" for sentence in text.splitlines())
@@ -52,6 +54,7 @@ def constraints(evaluation: Evaluation) -> str:
         for column in evaluation.columns
         for check in column.decision.checks
     ] + [(check, "required") for check in evaluation.requirements]
+    # Many groups would bury the constraints that were asked for.
     overall, grouped = ([each for each in checks if (each[0].group is not None) == where] for where in (False, True))
     if not checks:
         return ""
@@ -129,6 +132,7 @@ def comparisons(evaluation: Evaluation) -> str:
 
 def _difference(row: PairedRow) -> str:
     found = row.comparison
+    # A difference is shown like a value, with its sign.
     interval = Interval(found.difference, found.low, found.high, found.level)
     verdict = "higher" if found.low > 0 else "lower" if found.high < 0 else "not significant"
     return (
