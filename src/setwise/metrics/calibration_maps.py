@@ -60,8 +60,20 @@ class CalibrationMap(Protocol):
         """Plain numbers, for JSON; :func:`calibration_from_dict` reads them."""
 
 
+class _Stored:
+    """Base class of the maps, which are frozen data classes of numbers and tuples of numbers."""
+
+    kind: ClassVar[str]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, for JSON."""
+        # The fields in their order, which is that of the stored files.
+        fields = {name: list(value) if isinstance(value, tuple) else value for name, value in vars(self).items()}
+        return {"kind": self.kind, **fields}
+
+
 @dataclass(frozen=True)
-class PlattScaling:
+class PlattScaling(_Stored):
     """sigmoid(slope * score + intercept), the logistic regression of the label on the score.
 
     Attributes:
@@ -110,10 +122,6 @@ class PlattScaling:
         """The score with that probability; infinite where the slope is 0 and none has it."""
         return _crossing(self.slope, self.intercept, _log_odds(probability))
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers, for JSON."""
-        return {"kind": self.kind, "slope": self.slope, "intercept": self.intercept}
-
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> Self:
         """Read what :meth:`to_dict` gives."""
@@ -121,7 +129,7 @@ class PlattScaling:
 
 
 @dataclass(frozen=True)
-class IsotonicCalibration:
+class IsotonicCalibration(_Stored):
     """Isotonic regression of the label on the score, made strictly increasing.
 
     The pool-adjacent-violators algorithm gives blocks of scores with one share of positives each. Constant blocks would
@@ -179,15 +187,6 @@ class IsotonicCalibration:
                 return _crossing(self.slope, self.log_odds[end] - self.slope * self.scores[end], wanted)
         return float(np.interp(wanted, self.log_odds, self.scores))
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers, for JSON."""
-        return {
-            "kind": self.kind,
-            "scores": list(self.scores),
-            "log_odds": list(self.log_odds),
-            "slope": self.slope,
-        }
-
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> Self:
         """Read what :meth:`to_dict` gives."""
@@ -199,7 +198,7 @@ class IsotonicCalibration:
 
 
 @dataclass(frozen=True)
-class PriorCorrection:
+class PriorCorrection(_Stored):
     """sigmoid(score + shift): log-odds learned at one share of positives, used at another.
 
     Attributes:
@@ -220,10 +219,6 @@ class PriorCorrection:
         """The probabilities.  # shape: that of scores."""
         return _sigmoid(read_array("scores", scores).astype(np.float64) + self.shift)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers, for JSON."""
-        return {"kind": self.kind, "shift": self.shift}
-
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> Self:
         """Read what :meth:`to_dict` gives."""
@@ -231,7 +226,7 @@ class PriorCorrection:
 
 
 @dataclass(frozen=True)
-class TemperatureScaling:
+class TemperatureScaling(_Stored):
     """softmax(slope * scores + offsets), for several classes: one temperature, 1 / slope, and a level for each class.
 
     Attributes:
@@ -281,10 +276,6 @@ class TemperatureScaling:
         """Lines of probabilities that add up to 1.  # shape: (n, C)."""
         columns = self.slope * read_array("scores", scores).astype(np.float64) + np.array(self.offsets)
         return np.asarray(np.exp(columns - np.logaddexp.reduce(columns, axis=-1, keepdims=True)))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers, for JSON."""
-        return {"kind": self.kind, "slope": self.slope, "offsets": list(self.offsets)}
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> Self:

@@ -170,10 +170,15 @@ def paired_comparison(
     if np.isnan(draws).any():
         warn_undefined(f"The measure is NaN on {int(np.isnan(draws).sum())} of {resamples} resamples: no interval.")
         return Comparison(estimate, math.nan, math.nan, level, math.nan)
+    return comparison_of_draws(estimate, draws, level)
+
+
+def comparison_of_draws(difference: float, draws: Floats, level: float) -> Comparison:
+    """Percentile interval of a difference and the p-value that inverts it, from its values on resamples."""
     low, high = np.quantile(draws, tails(level))
     # One more in both: the samples as they are count as a draw, so that p is never 0.
     rarer = min(int((draws <= 0).sum()), int((draws >= 0).sum()))
-    return Comparison(estimate, float(low), float(high), level, min(1.0, 2 * (rarer + 1) / (resamples + 1)))
+    return Comparison(difference, float(low), float(high), level, min(1.0, 2 * (rarer + 1) / (len(draws) + 1)))
 
 
 def mean_interval(values: Values, *, level: float = 0.95) -> Interval:

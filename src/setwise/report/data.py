@@ -175,7 +175,14 @@ def _set(one: ScoreSet, link: str, followed: Mapping[str, Sequence[int]]) -> dic
         "groups": groups,
         "bins": _histogram(one),
         "reliability": [
-            [_tidy(b.mean_score), _tidy(b.positive_share.estimate), *_whole(b.positive_share), b.rows] for b in one.bins
+            [
+                _tidy(b.mean_score),
+                _tidy(b.positive_share.estimate),
+                _finite(b.positive_share.low),
+                _finite(b.positive_share.high),
+                b.rows,
+            ]
+            for b in one.bins
         ],
         "history": {
             name: [_tidy(v) if math.isfinite(v) else None for v in values] for name, values in one.history.items()
@@ -220,16 +227,12 @@ def _interval(interval: Any) -> dict[str, Any]:
 
 
 def _ends(estimate: float, low: float, high: float) -> dict[str, Any]:
-    return {
-        name: float(value) if math.isfinite(value) else None
-        for name, value in (("estimate", estimate), ("low", low), ("high", high))
-    }
+    return {"estimate": _finite(estimate), "low": _finite(low), "high": _finite(high)}
 
 
-def _whole(interval: Any) -> tuple[float | None, float | None]:
-    """Both ends; None where there are none."""
-    low, high = (float(end) if math.isfinite(end) else None for end in (interval.low, interval.high))
-    return low, high
+def _finite(value: float) -> float | None:
+    """The number; None, which JSON has, where there is none."""
+    return float(value) if math.isfinite(value) else None
 
 
 def _number(value: float) -> float | str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from setwise.metrics import Interval
-from setwise.report.text import NAME_LENGTH, escaped, folded, interval_cell, shown_name, table, text_cell
+from setwise.report.text import NAME_LENGTH, capital, escaped, folded, interval_cell, shown_name, table, text_cell
 
 if TYPE_CHECKING:
     from setwise.report.evaluation import ConstraintCheck, Evaluation, PairedRow
@@ -103,7 +103,7 @@ def measures(evaluation: Evaluation) -> str:
     for key, title in keys.items():
         cells = "".join(f"<td>{interval_cell(each[key].interval) if key in each else ''}</td>" for each in found)
         mark = ' class="trained"' if key == evaluation.measure else ""
-        rows.append(f"<tr{mark}>{text_cell(_capital(title))}{cells}</tr>")
+        rows.append(f"<tr{mark}>{text_cell(capital(title))}{cells}</tr>")
     return "<h2>Measures</h2>\n" + table(
         [("Measure", True), *((shown_name(column.name), False) for column in evaluation.columns)],
         rows,
@@ -136,12 +136,8 @@ def _difference(row: PairedRow) -> str:
     interval = Interval(found.difference, found.low, found.high, found.level)
     verdict = "higher" if found.low > 0 else "lower" if found.high < 0 else "not significant"
     return (
-        f"<tr>{text_cell(_capital(row.title))}<td>{interval_cell(interval, signed=True)}</td>{text_cell(verdict)}</tr>"
+        f"<tr>{text_cell(capital(row.title))}<td>{interval_cell(interval, signed=True)}</td>{text_cell(verdict)}</tr>"
     )
-
-
-def _capital(title: str) -> str:
-    return title[:1].upper() + title[1:]
 
 
 def _check(check: ConstraintCheck, of: str) -> str:

@@ -23,6 +23,7 @@ from setwise._types import Floats
 from setwise.metrics import Comparison, Interval, UndefinedMetricWarning, bootstrap, metric_by_name
 from setwise.metrics.bootstrap import CurveMeasure, ResampledCurve, Resampler
 from setwise.metrics.constraints import Constraint, read_constraints, read_rate
+from setwise.metrics.intervals import comparison_of_draws
 from setwise.metrics.measure_names import plain_text
 from setwise.metrics.verification import share_bounds
 from setwise.report.evaluation import Calibration, MeasureRow, ReliabilityBin
@@ -202,10 +203,7 @@ def compare(first: Measured, second: Measured, confidence: float) -> Comparison:
     draws = draws[~np.isnan(draws)]
     if len(draws) == 0 or math.isnan(difference):
         return Comparison(difference, math.nan, math.nan, confidence, math.nan)
-    low, high = np.quantile(draws, [(1 - confidence) / 2, (1 + confidence) / 2])
-    # One more in both: the rows as they are count as a draw, so that p is never 0.
-    rarer = min(int((draws <= 0).sum()), int((draws >= 0).sum()))
-    return Comparison(difference, float(low), float(high), confidence, min(1.0, 2 * (rarer + 1) / (len(draws) + 1)))
+    return comparison_of_draws(difference, draws, confidence)
 
 
 def measure_probabilities(

@@ -11,7 +11,7 @@ from setwise.metrics import Interval
 from setwise.report.deciding import percent
 from setwise.report.evaluation import ConstraintCheck, Evaluation, PairedRow, ScoreColumn
 from setwise.report.measuring import title_of
-from setwise.report.text import text_table
+from setwise.report.text import capital, text_table
 
 _HOW = {"given": "given", "certified": "certified", "not certified": "chosen", "chosen": "chosen"}
 
@@ -90,7 +90,7 @@ def _doubts(column: ScoreColumn) -> list[str]:
             verified = all(check.holds for check in decision.checks)
             found.append(f"It is certified on the calibration rows{', and verified on these' if verified else ''}.")
         doubtful = [check for check in decision.checks if not check.holds and check.column is None and check.reason]
-        found += [f"{_capital(check.reason)}." for check in doubtful]
+        found += [f"{capital(check.reason)}." for check in doubtful]
     groups = [check for check in decision.checks if check.column is not None]
     if groups:
         found.append(_groups(groups))
@@ -117,7 +117,7 @@ def _groups(checks: Sequence[ConstraintCheck]) -> str:
 
 def _ranking(column: ScoreColumn) -> str:
     shown = [row for row in column.measures if row.key in ("auroc", "average_precision") or "@" in row.key]
-    return _capital(", ".join(f"{row.title} {spread(row.interval)}" for row in shown)) + "."
+    return capital(", ".join(f"{row.title} {spread(row.interval)}" for row in shown)) + "."
 
 
 def _probabilities(column: ScoreColumn) -> str:
@@ -179,10 +179,6 @@ def threshold_text(column: ScoreColumn) -> str:
         if below < float(text) <= lowest:
             return text
     return repr(value)
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 def table(evaluation: Evaluation) -> str:
