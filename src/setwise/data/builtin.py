@@ -44,6 +44,7 @@ def load_fashion(split: str = "train") -> LabelledArrays:
     """
     check_split(split)
     source = resources.files("setwise.data").joinpath("files", "fashion_3000_1000.npz")
+    # The resource may be inside an archive and have no path, so it is opened as a stream.
     with source.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
         return LabelledArrays(arrays[f"x_{split}"], arrays[f"y_{split}"].astype(np.int64), FASHION_CLASSES, "fashion")
 
@@ -90,6 +91,7 @@ def table_source(source: Any) -> Any:
         >>> table_source("credit-default").name, table_source("loans.csv")
         ('credit_default.csv.xz', 'loans.csv')
     """
+    # A file of the user's goes first: the name may be theirs.
     if isinstance(source, str | os.PathLike) and str(source) in _TABLES and not Path(source).is_file():
         return builtin_table(str(source))
     return source

@@ -116,6 +116,7 @@ def make_imbalanced(labels: Labels, *, minority: float = 0.05, minority_class: i
     rest = array.size - members.size
     if rest == 0:
         raise InputError(f"Expected `labels` to hold classes beside {minority_class}, but it holds no other.")
+    # k / (k + m) = p solved for k.
     keep = round(rest * minority / (1 - minority))
     if keep > members.size:
         raise InputError(
@@ -174,6 +175,7 @@ def _thin(
     rng = np.random.default_rng(seed)
     kept = np.ones(labels.size, dtype=bool)
     for cls, count in dropped.items():
+        # A permutation cut short: with one seed a smaller share is a part of a larger one.
         kept[rng.permutation(np.flatnonzero(labels == cls))[:count]] = False
     after = labels[kept]
     counts = {int(c): int((after == c).sum()) for c in np.unique(labels)}
@@ -184,6 +186,7 @@ def _thin(
         minority=minority,
         fraction=fraction,
         share=sum(counts[int(c)] for c in dropped) / after.size,
+        # Plain integers, which JSON takes.
         counts_before={int(c): int((labels == c).sum()) for c in np.unique(labels)},
         counts_after=counts,
     )

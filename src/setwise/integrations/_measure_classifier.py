@@ -142,6 +142,7 @@ class MeasureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         inputs, given = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(given)
         weight = _check_sample_weight(sample_weight, inputs, dtype=np.float64, ensure_non_negative=True)
+        # A row of weight 0 is as if it were not there: its class need not exist.
         counted = weight > 0
         self.classes_, label = np.unique(given[counted], return_inverse=True)
         if len(self.classes_) < 2:
@@ -154,10 +155,12 @@ class MeasureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         rows = cut(joined(inputs[counted], label.astype(np.int64), weight[counted] * each[label]), self.folds)
         self._scaling = Scaling.of(rows) if self.standardize else None
         random = check_random_state(self.random_state)
+        # The caller's random numbers go on as if nothing had been drawn.
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(random.randint(2**31)))
             measure = self._measure()
             scores, left_out = self._train(measure, rows, random)
+        # The class weights shape the training; calibration and threshold are about the rows as they come.
         plain = Unseen(scores, rows.y, rows.weight / each[rows.y], each, copies=sample_weight is None)
         self._decide(measure, plain, left_out)
         return self
@@ -223,6 +226,7 @@ class MeasureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         problem = Problem(
             x,
             y.double() if outputs == 1 else y,
+            # All networks share a batch; a row that one leaves out has the weight 0 for it.
             torch.from_numpy(np.where(held, 0.0, rows.weight)),
             blended_loss(measure, recipe, two=outputs == 1),
             held_out,
@@ -239,6 +243,7 @@ class MeasureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _decide(self, measure: Measure, rows: Unseen, held: NDArray[np.bool_]) -> None:
         """Probabilities and threshold, on the rows held out where they are the same for all."""
         classes = len(self.classes_)
+        # The rows that stopped the training serve again only where they hold every class.
         if self.early_stopping and len(np.unique(rows.y[held[0]])) == classes:
             rows = rows.part(held[0])
         self.calibration_ = calibrate(rows)

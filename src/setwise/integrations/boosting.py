@@ -110,11 +110,13 @@ class Objective:
         pull = torch.autograd.grad(loss, score)[0] if loss.requires_grad else torch.zeros_like(target)
         total = float(len(target)) if each is None else float(each.sum())
         share = float(target.mean() if each is None else each @ target / total)
+        # V pi (1 - pi), the curvature of log loss where all scores are equal: both parts are of one scale.
         pull *= self.blend * total * share * (1 - share)
         probability = score.detach().sigmoid()
         gradient, curvature = probability - target, probability * (1 - probability)
         if each is not None:
             gradient, curvature = gradient * each, curvature * each
+        # A margin of 0, or a loss without one, has no width to divide by; 1 stands for it.
         margin = float(getattr(self.loss, "margin", 1.0)) or 1.0
         gradient = gradient.mul_(1 - self.blend).add_(pull)
         curvature = curvature.mul_(1 - self.blend).add_(pull.abs_(), alpha=CURVATURE / margin)
@@ -148,6 +150,7 @@ class EvalMetric:
     def __init__(self, measure: str, library: str) -> None:
         self.measure = _of_two_classes(measure)
         self.library = library
+        # XGBoost takes less as better unless it is told otherwise, so it is given what is lost.
         turned = library == "xgboost" and not self.measure.minimize
         self.__name__ = f"1-{self.measure.name}" if turned else self.measure.name  # what the logs call it
 
@@ -236,6 +239,7 @@ class CatBoostObjective(CatBoostMetric):
 
     def evaluate(self, approxes: Any, target: Any, weight: Any) -> tuple[float, float]:
         """The measure; the first set after a tree is the training set, whose derivatives are kept."""
+        # CatBoost evaluates the training set first, then the evaluation sets, which are no concern here.
         if self._asked:
             self._asked = False
             scores, labels = np.array(approxes[0], dtype=np.float64), np.array(target, dtype=np.float64)
@@ -243,6 +247,7 @@ class CatBoostObjective(CatBoostMetric):
             gradient, curvature = self.objective.derivatives(labels, scores, each)
             if each is not None:
                 gradient, curvature = gradient / each, curvature / each
+            # Sorted by score within each label, so that rows that come piecemeal are found by bisection.
             order = np.argsort(scores, kind="stable")
             self._known = {}
             for label in (0, 1):

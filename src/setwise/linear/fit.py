@@ -161,6 +161,7 @@ def _finish(
         choice = metrics.choose_threshold(
             scores, rows.y, maximize=measure.maximize_threshold, subject_to=measure.subject_to, weight=rows.weight
         )
+        # The measure's own best threshold becomes 0, so that the sign decides.
         level = level - _just_below(scores, choice.threshold)
     sign = -1.0 if measure.minimize else 1.0
     values = [sign * hard_value(measure, rows.features.scores(a) + b, rows.y, rows.weight) for a, b in (point, begin)]

@@ -207,6 +207,7 @@ def select(
     error = _bootstrap_error(measure, seen, scores[:, best][:, known], moved[top][:, known])
     tried = tuple(Candidate(float(strength), gain) for strength, gain in zip(strengths, gains, strict=True))
     kept = replace(kept, candidates=tried, standard_error=error)
+    # One standard error: with few rows the best of several strengths is ahead by chance alone.
     if not gains[top] > error:
         return kept, scores[:, best]
     return replace(kept, strength=tried[top].strength, gain=gains[top]), moved[top]
@@ -256,6 +257,7 @@ def _bootstrap_error(measure: Measure, rows: Rows, before: Floats, after: Floats
     for _ in range(_RESAMPLES):
         drawn = rng.integers(len(rows.y), size=len(rows.y))
         y, weight = rows.y[drawn], None if rows.equal else rows.weight[drawn]
+        # A draw of one class has no measure, and says nothing of the spread.
         if y.min() < y.max():
             pairs = zip(before[:, drawn], after[:, drawn], strict=True)
             found.append(
@@ -280,6 +282,7 @@ def logistic_path(rows: Labelled, weight: Floats, settings: Sequence[Setting]) -
     share = np.array([weight[rows.y == label].sum() for label in (0, 1)])
     for setting in settings:
         used = weight * (total / (2 * share[rows.y])) if setting.balanced else weight
+        # Each fit begins where the last one ended: their optima are near each other.
         start = found[-1] if found else None
         found.append(fit_logistic(rows.features, rows.y, used, l2=1 / (setting.C * total), start=start))
     return found

@@ -47,9 +47,11 @@ def _checked_partition(partition: Tensor, kind: str) -> Tensor:
         raise _checks.InputError(f"Expected `partition` to be None for `kind={kind!r}`, but got a matrix.")
     if partition.ndim != 2 or partition.shape[0] != partition.shape[1] or len(partition) < 2:
         raise _checks.InputError(f"Expected `partition` to be a square matrix, but got shape {tuple(partition.shape)}.")
+    # A setting and no parameter: it gets no gradient.
     partition = promote_dtype(partition.detach())
     if _checks.values_are_readable():
         _checks.all_finite("partition", partition)
+        # Where v_k = v_l the line between the two classes has no direction, and orders nothing.
         flat = (class_scale(partition) == 0).triu(1).nonzero()
         if len(flat):
             raise _checks.InputError(
@@ -74,6 +76,7 @@ def read_classes(
     """
     _checks.is_floating("input", input)
     _checks.is_real("target", target)
+    # Class indices have a dimension less, so the shape says which of the two it is.
     multilabel = target.shape == input.shape
     _check_shapes(input, target, settings, multilabel=multilabel)
     values = promote_dtype(input)

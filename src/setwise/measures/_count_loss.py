@@ -28,6 +28,7 @@ class CountLoss(SetLoss):
 
     def __init__(self, measure: CountFunction, how: Counting) -> None:
         super().__init__(check_values=how.check_values, process_group=how.process_group)
+        # Frozen, so that the options stay those that were checked; `margin` replaces the whole.
         self.how = how
         self.measure = measure
 
@@ -38,6 +39,7 @@ class CountLoss(SetLoss):
 
     @margin.setter
     def margin(self, value: float | None) -> None:
+        # A new object goes through the checks of the first one.
         self.how = replace(self.how, margin=value)
 
     def batch_loss(self, input: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
@@ -47,6 +49,7 @@ class CountLoss(SetLoss):
     def extra_repr(self) -> str:
         """The settings, for ``repr``."""
         how = self.how
+        # The margin in use: None would not say which.
         shown = f"margin={how.used_margin}, surrogate={how.surrogate!r}, link={how.link!r}, average={how.average!r}"
         return f"{shown}, counting={how.counting!r}, ignore_index={how.ignore_index}"
 

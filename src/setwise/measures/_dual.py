@@ -13,6 +13,7 @@ from typing import Any
 class Dual:
     """value + a da + b db, with the rules of calculus; what is divided by 0 is 0, as undefined ratios count 0."""
 
+    # Dozens are made for each batch: slots make them, and the reading of their numbers, cheaper.
     __slots__ = ("a", "b", "value")
 
     def __init__(self, value: float, a: float = 0.0, b: float = 0.0) -> None:
@@ -21,6 +22,7 @@ class Dual:
         self.b = b
 
     def _chain(self, value: float, slope: float) -> Dual:
+        # The chain rule: d f(v) = f'(v) dv, by each of the two.
         return Dual(value, slope * self.a, slope * self.b)
 
     def __add__(self, other: Any) -> Dual:
@@ -46,6 +48,7 @@ class Dual:
     def __truediv__(self, other: Any) -> Dual:
         if not isinstance(other, Dual):
             return self * (1 / float(other)) if other else Dual(0.0)
+        # As `ratio_of` has it for tensors: 0/0 counts 0 and has no slope.
         if not other.value:
             return Dual(0.0)
         value = self.value / other.value
@@ -55,6 +58,7 @@ class Dual:
         return Dual(float(other)) / self
 
     def __pow__(self, power: Any) -> Dual:
+        # 0.0 to a negative power raises in Python, so the slope of a root at 0 is left out.
         exponent = float(power)
         return self._chain(self.value**exponent, exponent * self.value ** (exponent - 1) if self.value else 0.0)
 
@@ -71,6 +75,7 @@ def ratio_of_duals(
     below = a * w.value + b * x.value + c * y.value + d * z.value
     if not below:
         return Dual(0.0)
+    # (u / v)' = (u' - (u / v) v') / v, so v' first.
     by_a, by_b = a * w.a + b * x.a + c * y.a + d * z.a, a * w.b + b * x.b + c * y.b + d * z.b
     a, b, c, d = numerator
     value = (a * w.value + b * x.value + c * y.value + d * z.value) / below

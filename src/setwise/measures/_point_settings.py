@@ -43,6 +43,7 @@ class Settings(NamedTuple):
 
 
 def _sigmoid(value: float) -> float:
+    # Whatever the sign, the exponent is not positive, and cannot overflow.
     return 1 / (1 + math.exp(-value)) if value >= 0 else math.exp(value) / (1 + math.exp(value))
 
 
@@ -68,6 +69,7 @@ def read_settings(
         link: ``"identity"`` or ``"sigmoid"``.
     """
     rule = RULES[kind]
+    # 1.0 is not 1: a float is a share of the samples, an integer their number.
     share = rule.held == "k" and isinstance(level, float | np.floating)
     if rule.held == "k" and not share:
         _checks.is_count("k", cast("int", level))
@@ -82,6 +84,7 @@ def read_settings(
     if threshold is not None:
         _checks.in_range("threshold", threshold, open_low=True, open_high=True)
         threshold = float(threshold)
+    # Precision is not monotone in recall, so it may be best beyond its floor; the others are best on theirs.
     interior = rule.per == "selected" and at == "optimum"
     rule = rule._replace(level=float(level), interior=interior, share=share)
     return Settings(rule, float(margin), surrogate, threshold, link)

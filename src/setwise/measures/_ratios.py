@@ -113,11 +113,14 @@ def best_corner(
 ) -> Any:
     """The largest ratio over the box: positives at their upper ends or at 0, negatives at their lower ends or at 1."""
     if not isinstance(tp, Tensor):
+        # TP at its end or 0, FP at its end or all; FN and TN are the rest of their classes.
         corners = [(p, f, tp + fn - p, fp + tn - f) for p in (tp, 0.0 * tp) for f in (fp, fp + tn)]
+        # A corner whose denominator is 0 is no ratio, and cannot be the best.
         usable_corners = [corner for corner in corners if _weigh(denominator, corner).value > 0]
         best_of = [ratio_of_counts(numerator, denominator, *corner) for corner in usable_corners]
         return max(best_of, key=operator.attrgetter("value"), default=0.0 * tp)
     none = torch.zeros_like(tp)
+    # The same corners along a new dimension 0. # shape: (4, ...)
     hits, misses = torch.stack([tp, none, tp, none]), torch.stack([fn, tp + fn, fn, tp + fn])
     alarms, passes = torch.stack([fp, fp, fp + tn, fp + tn]), torch.stack([tn, tn, none, none])
     counts = (hits, alarms, misses, passes)

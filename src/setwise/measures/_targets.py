@@ -12,6 +12,7 @@ from torch import Tensor
 from setwise import _checks
 from setwise.measures._base import positives, prepare, promote_dtype, read_weight
 
+# What NumPy reads without a copy; half precision is promoted first, by the long way.
 _PLAIN_SCORES = (torch.float32, torch.float64)
 _PLAIN_LABELS = (torch.float32, torch.int64, torch.bool, torch.float64, torch.int32)
 AVERAGES = ("binary", "micro", "macro", "weighted", "none")
@@ -53,6 +54,7 @@ def read_targets(
             _checks.all_finite("input", input)
     if ignore_index is not None:
         counted = target != ignore_index
+        # The value that is left out may be no class at all; class 0 with weight 0 stands for it.
         target = torch.where(counted, target, torch.zeros_like(target))
         weight = counted.to(scores.dtype) if weight is None else weight * counted
     if not exclusive:
@@ -75,8 +77,10 @@ def read_plain(input: Tensor, target: Tensor, *, check_values: bool) -> NDArray[
     values = target.detach().numpy()
     label: NDArray[np.bool_] = values == 1
     if check_values:
+        # All that is not 0 is 1: two counts are cheaper than a comparison with both.
         if np.count_nonzero(values) != np.count_nonzero(label):
             return None
+        # A finite sum has finite terms. A sum that overflows goes the long way, which looks at each of them.
         if not math.isfinite(np.add.reduce(input.detach().numpy())):
             return None
     return label
@@ -92,6 +96,7 @@ def _check_shapes(input: Tensor, target: Tensor, average: str, *, exclusive: boo
     """Refuse layouts that do not fit the average, with a hint where another average would."""
     without_classes = input.shape[:1] + input.shape[2:]
     if average == "binary":
+        # The likeliest slip: class indices, as cross-entropy takes them, under the default average.
         if input.ndim > 1 and input.shape[1] > 1 and target.shape == without_classes:
             raise _checks.InputError(
                 f"Expected `target` to have the same shape as `input`, {tuple(input.shape)}, with `average='binary'`, "
@@ -138,8 +143,10 @@ def _along_classes(classes: int, ndim: int, device: torch.device) -> Tensor:
 def _against_others(scores: Tensor, *, hard: bool) -> Tensor:
     """Each class's score minus the maximum, or the logsumexp, of the other classes' scores.  # shape: (N, C, ...)."""
     if hard:
+        # The best of the others is the best of all, but for the best itself: there it is the second.
         top, place = scores.topk(2, dim=1)
         index = _along_classes(scores.shape[1], scores.ndim, scores.device)
         return scores - torch.where(index == place[:, :1], top[:, 1:], top[:, :1])
+    # s_c - logsumexp of the others is the logit of the softmax; the clamp keeps log(1 - p) finite at p = 1.
     log_p = scores.log_softmax(1)
     return log_p - torch.log(-torch.expm1(log_p.clamp(max=-torch.finfo(scores.dtype).eps)))

@@ -147,6 +147,7 @@ class AUCLoss(SetLoss):
 
     def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """The loss of one batch; see :func:`auc_loss`."""
+        # The terms are made for every batch: annealing sets the margin between batches.
         loss, total = pairwise_loss(
             input,
             target,
@@ -201,6 +202,7 @@ def pairwise_loss(
     scores, positive, weight = one_set(
         input, target, weight, check_values=check_values, process_group=process_group, check_finite=False
     )
+    # After the gathering: which samples are highest is a question about the whole set, not about a rank's part.
     if shares is not None:
         weight = selected_weight(scores, positive, weight, negatives_share=shares[0], positives_share=shares[1])
     loss, total = pair_loss(scores, positive, weight, terms, mean=mean)

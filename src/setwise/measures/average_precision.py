@@ -125,6 +125,7 @@ class AveragePrecisionLoss(SetLoss):
 
     def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """The loss of one batch; see :func:`average_precision_loss`."""
+        # For every batch: annealing sets the margin between batches.
         terms = surrogate_terms(self.surrogate, self.margin)
         loss, total = _loss(
             input, target, weight, terms, check_values=self.check_values, process_group=self.process_group
@@ -141,6 +142,7 @@ def _loss(
     check_values: bool,
     process_group: ProcessGroupLike,
 ) -> tuple[Tensor, Tensor | float]:
+    # The scores are checked beforehand: a loss in [0, 1] need not show one that is not finite.
     return precision_loss(
         *one_set(input, target, weight, check_values=check_values, process_group=process_group), terms
     )

@@ -42,6 +42,7 @@ def balanced_accuracy_program(scores: Tensor, labels: Tensor, **options: Unpack[
     """
     _, positive, weight = read_box(scores, labels, **options)
     n_pos, n_neg = (part.unsqueeze(-1) for part in totals(positive, weight, (-1,), torch.float64))
+    # So weighted both classes have the weight 1, and accuracy is the mean of the two rates.
     even = torch.where(positive, 1 / n_pos, 1 / n_neg)
     options["weight"] = even if weight is None else even * weight
     return ratio_program(scores, labels, numerator=(1, 0, 0, 1), denominator=(1, 1, 1, 1), **options)
@@ -152,10 +153,13 @@ def _checked(measure: CountFunction) -> CountFunction:
     if not callable(measure):
         raise TypeError(f"Expected `measure` to be a function of (tp, fp, fn, tn), but got {type(measure).__name__}.")
 
+    # The check is of shapes only, so it costs nothing and works while tracing.
     def checked(tp: Any, fp: Any, fn: Any, tn: Any) -> Any:
         value = measure(tp, fp, fn, tn)
+        # A single set on the CPU is counted in dual numbers, see `_dual`.
         if not isinstance(tp, Tensor):
             return value
+        # A function that sums over its arguments would mix classes and images.
         if not isinstance(value, Tensor) or value.shape != tp.shape:
             came = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
             raise _checks.InputError(
@@ -173,10 +177,12 @@ def _mcc(tp: Any, fp: Any, fn: Any, tn: Any) -> Any:
 
 
 def _g_mean(tp: Any, fp: Any, fn: Any, tn: Any) -> Any:
+    # A power and no square root: dual numbers know operators only.
     return (tp / (tp + fn) * (tn / (tn + fp))) ** 0.5
 
 
 def _kappa(tp: Any, fp: Any, fn: Any, tn: Any) -> Any:
+    # Shares of all samples: the products of counts would overflow in float32 from some 1e19 on.
     total = tp + fp + fn + tn
     tp, fp, fn, tn = tp / total, fp / total, fn / total, tn / total
     return 2 * (tp * tn - fn * fp) / ((tp + fp) * (fp + tn) + (tp + fn) * (fn + tn))
@@ -217,6 +223,7 @@ class MeasureLoss(CountLoss):
         checked = _checked(measure)
         how = Counting(margin, surrogate, link, average, counting, ignore_index, check_values, process_group)
         super().__init__(checked, how)
+        # A partial has no name of its own.
         self.name = getattr(measure, "__name__", repr(measure))
 
     def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:

@@ -180,6 +180,7 @@ class MulticlassAUCLoss(SetLoss):
         self.average = settings.average
         self.margin = margin
         self.surrogate = surrogate
+        # Not in the state: a setting, which the constructor is given anyway.
         self.register_buffer("partition", settings.partition, persistent=False)  # so that it moves with the module
 
     def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
@@ -234,6 +235,7 @@ def _normalized(share: Tensor, present: Tensor, average: str) -> Tensor:
     if average == "sum":
         return present.to(share.dtype)
     total = share.sum(-1, keepdim=True)
+    # The inner `where` keeps 0/0 out of the gradient, which the outer one would multiply by 0, to NaN.
     return torch.where(present, share / torch.where(total > 0, total, torch.ones_like(total)), 0.0)
 
 
@@ -241,6 +243,7 @@ def _own_side(values: Tensor, target: Tensor, partition: Tensor | None) -> Tenso
     """How far each sample stands on its own class's side of the line to each other class.  # shape: (*batch, n, C)."""
     own = target.unsqueeze(-1)
     if partition is None:
+        # P = 1 - I: a class stands at the sum of all scores less its own, and every scale is -2.
         return (values.gather(-1, own) - values) / 2
     partition = partition.to(values)
     scale = class_scale(partition)
@@ -252,6 +255,7 @@ def _own_side(values: Tensor, target: Tensor, partition: Tensor | None) -> Tenso
 def _value(values: Tensor, target: Tensor, weight: Tensor | None, settings: Settings) -> tuple[Tensor, Tensor]:
     """The value of each set, and whether any pair was compared."""
     terms = surrogate_terms(settings.surrogate, settings.margin)
+    # Masses of pairs are products of weights: in units of a power of two they cannot overflow or vanish.
     unit, size = unit_torch(torch.ones_like(values[..., 0]) if weight is None else weight)
     inside, everything = _masses(target, unit, values.shape[-1])
     plain_sum = settings.average == "sum"
@@ -286,6 +290,7 @@ def _comparisons(
         for c in range(classes):
             positive = target[:, c] if target.dtype == torch.bool else target == c
             pairs = inside[c] * (everything[0] - inside[c])
+            # The program has a row per pair, so the mean over the pairs is in the cost.
             mean = settings.average != "sum" and bool(pairs > 0)
             yield share[c] / pairs if mean else share[c], values[:, c], positive, ~positive
         return
@@ -293,6 +298,7 @@ def _comparisons(
     standing = _own_side(values, target, settings.partition)
     for k in range(classes):
         for other in range(k + 1, classes):
+            # Both samples by their own distance from the line between k and the other class, with opposite signs.
             t = torch.where(target == k, standing[:, other], -standing[:, k])
             yield coefficient[k, other], t, target == k, target == other
 

@@ -80,6 +80,7 @@ def operating_curve_program(
         The mean of the programs of the points; dense, (points n)^2 numbers.
     """
     _check_settings(kind, points, margin, "hinge")
+    # At the floor: the curve is read at each recall, not at the best precision beyond it.
     blocks = [
         tpr_at_fpr_program(scores, labels, fpr=float(level), margin=margin, weight=weight)
         if kind == "roc"
@@ -134,6 +135,7 @@ def operating_curve_area(
     start = torch.zeros_like(counts.key[..., :1])
     missing = torch.cat([start, (rising * gap).cumsum(-1)], -1)
     fp = torch.cat([start, (falling * gap).flip(-1).cumsum(-1)], -1).flip(-1)
+    # A slope within rounding of 0 is 0: the quotient of two such would be noise.
     slack = TOLERANCE * (P + N)
     if kind == "roc":
         share = torch.where(falling > slack, rising / torch.where(falling > slack, falling, 1), 0)

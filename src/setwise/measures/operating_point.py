@@ -138,6 +138,7 @@ class PrecisionAtRecallLoss(OperatingPointLoss):
         check_values: bool = True,
         process_group: ProcessGroupLike = None,
     ) -> None:
+        # The level comes first: by its place the base class knows it.
         options = {
             "recall": recall,
             "margin": margin,

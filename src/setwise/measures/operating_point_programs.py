@@ -206,6 +206,7 @@ def _pieces(scores: Tensor, labels: Tensor, weight: Tensor | None, chosen: Setti
         _checks.all_non_negative("weight", weight)
     w = torch.ones_like(scores.detach()) if weight is None else weight.to(scores)
     on_positives, on_negatives = torch.where(positive, w, 0), torch.where(positive, 0, w)
+    # The loss counts such a set as undefined; of no samples there is no rate to hold or to minimize.
     if not (on_positives.any() and on_negatives.any()):
         raise _checks.InputError(
             "Expected `labels` to hold positives and negatives of positive weight, but got one class."
@@ -223,6 +224,7 @@ def _plain(pieces: _Pieces, cost: Tensor, offset: float, row: Tensor, side: floa
     A = torch.cat([A, torch.cat([row, zero]).unsqueeze(0)])
     b = torch.cat([pieces.side, pieces.side.new_tensor([side])])
     fixed = None if pieces.threshold is None else pieces.side.new_tensor([pieces.threshold])
+    # A positive counts at most 1 and a negative at least 0, whatever the hinges would allow.
     lower = torch.cat([torch.where(pieces.positive, -math.inf, 0).to(cost), -infinite if fixed is None else fixed])
     upper = torch.cat([torch.where(pieces.positive, 1, math.inf).to(cost), infinite if fixed is None else fixed])
     return LinearProgram(torch.cat([cost, zero]), A, b, lower=lower, upper=upper, offset=offset)

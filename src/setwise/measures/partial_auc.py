@@ -77,11 +77,14 @@ def partial_auc_program(
     positive = positives(labels, name="labels")
     w = torch.ones_like(scores) if weight is None else weight.to(scores)
     w_pos, w_neg = w[positive], w[~positive]
+    # Shares of weight, so that a weight of 2 is two samples.
     k, h = max_fpr * w_neg.sum(), (1 - min_tpr) * w_pos.sum()
     gaps = scores[positive].unsqueeze(1) - scores[~positive]  # shape: (n_pos, n_neg)
     cost = torch.cat([w_pos.outer(w_neg).flatten(), k * w_pos, h * w_neg, (k * h).reshape(1)])
     p, n = gaps.shape
+    # Row k is the pair (k // n, k % n); `max` keeps a set of one class, which has no pair, from dividing by 0.
     pairs = torch.arange(p * n, device=scores.device)
+    # Each row holds z_ij, a_i, b_j and e, in this order of the variables. # shape: (p n, 4)
     columns = torch.stack(
         [pairs, p * n + pairs // max(n, 1), p * n + p + pairs % max(n, 1), torch.full_like(pairs, p * n + p + n)], dim=1
     )

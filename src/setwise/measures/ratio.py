@@ -100,6 +100,7 @@ def ratio_loss(
     """
     top, bottom = read_coefficients(numerator, denominator)
     how = Counting(margin, surrogate, link, average, counting, ignore_index, check_values, process_group)
+    # For any ratio another corner of the box may be best than that of the soft counts; for those of the table none is.
     return how.loss(ratio_or_best(top, bottom, how.surrogate), input, target, weight)[0]
 
 

@@ -70,6 +70,7 @@ def ratio_program(
         slope = torch.where(positive, w * (of[0] - of[2]), w * (of[1] - of[3]))
         return torch.cat([slope, (of[2] * n_pos + of[3] * n_neg).unsqueeze(-1)], -1)  # shape: (*batch, n + 1)
 
+    # A positive can be predicted no more, a negative no less than its score says; the other ends are free.
     upper = torch.where(positive, (1 - margin + phi).clamp(0, 1), 1.0)
     lower = torch.where(positive, 0.0, (margin + phi).clamp(0, 1))
     eye = torch.eye(phi.shape[-1], dtype=phi.dtype, device=phi.device).expand(*phi.shape, -1)

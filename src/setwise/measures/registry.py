@@ -147,6 +147,7 @@ def _multiclass_auc(name: MeasureName) -> Measure | None:
 
 def _by_a_grid(text: str, name: str, number: float) -> Measure:
     """An area as the mean over so many operating points; the metric is the area itself."""
+    # 2.5 stays what it is, so that the loss refuses it by its own message.
     points = int(number) if number == int(number) else number
     settings: dict[str, Any] = {"kind": "roc" if name == "auc" else "pr", "points": points}
     loss = partial(operating_curve.OperatingCurveLoss, **settings)
@@ -183,6 +184,7 @@ def _counts(text: str, kind: _Kind, words: tuple[str, ...]) -> Measure | None:
         kind.title + (f" ({', '.join(words)})" if words else ""),
         partial(kind.loss, **kind.settings, **options),
         metrics.metric_by_name(text),
+        # A program is of one set; several classes are several programs.
         None if kind.program is None or several else partial(kind.program, **kind.settings),
         # precision and recall alone are best at the ends, where nothing is decided
         maximize_threshold="f1" if maximize in ("precision", "recall", "specificity") else maximize,
@@ -196,6 +198,7 @@ def _at_a_point(name: MeasureName) -> Measure:
     loss_of, program_of = _POINTS[name.kind]
     measure, _, held = name.kind.partition("@")
     level = {held: name.numbers[0]}
+    # The metric is looked up first: it refuses a k that has no meaning.
     if held == "k":
         metric = metrics.metric_by_name(name.text)
         title = f"Precision at {name.numbers[0]}"

@@ -81,6 +81,7 @@ def averaged(
         ignore_index=ignore_index,
         weight=weight,
     )
+    # Counts of all classes are added up before the measure is taken: one table per image.
     if average == "micro":
         tables = Tables(*(cell.sum(axis=1, keepdims=True) for cell in tables))
     values = _values(function, tables)

@@ -60,8 +60,20 @@ class CalibrationMap(Protocol):
         """Plain numbers, for JSON; :func:`calibration_from_dict` reads them."""
 
 
+class _Stored:
+    """Base class of the maps, which are frozen data classes of numbers and tuples of numbers."""
+
+    kind: ClassVar[str]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, for JSON."""
+        # The fields in their order, which is that of the stored files.
+        fields = {name: list(value) if isinstance(value, tuple) else value for name, value in vars(self).items()}
+        return {"kind": self.kind, **fields}
+
+
 @dataclass(frozen=True)
-class PlattScaling:
+class PlattScaling(_Stored):
     """sigmoid(slope * score + intercept), the logistic regression of the label on the score.
 
     Attributes:
@@ -90,12 +102,14 @@ class PlattScaling:
         weights = fits.counted(sample.weight, len(values))
         high, low = (fits.smoothed_target(float(weights[part].sum())) for part in (sample.positive, ~sample.positive))
         target = np.where(sample.positive, high, 1 - low)
+        # Newton's method on standardized scores: its steps do not depend on their unit.
         centre = float(np.average(values, weights=weights))
         spread = math.sqrt(float(np.average((values - centre) ** 2, weights=weights)))
         share = float(np.average(target, weights=weights))
         slope = 0.0
         if spread > _FLAT * abs(centre):
             slope, level = fits.fit_logistic((values - centre) / spread, target, weights / weights.sum())
+        # Scores that rank the wrong way round say nothing as they are; the share of positives is what is left.
         if slope <= 0:
             return cls(0.0, math.log(share / (1 - share)))
         return cls(slope / spread, level - slope * centre / spread)
@@ -108,10 +122,6 @@ class PlattScaling:
         """The score with that probability; infinite where the slope is 0 and none has it."""
         return _crossing(self.slope, self.intercept, _log_odds(probability))
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers, for JSON."""
-        return {"kind": self.kind, "slope": self.slope, "intercept": self.intercept}
-
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> Self:
         """Read what :meth:`to_dict` gives."""
@@ -119,7 +129,7 @@ class PlattScaling:
 
 
 @dataclass(frozen=True)
-class IsotonicCalibration:
+class IsotonicCalibration(_Stored):
     """Isotonic regression of the label on the score, made strictly increasing.
 
     The pool-adjacent-violators algorithm gives blocks of scores with one share of positives each. Constant blocks would
@@ -157,6 +167,7 @@ class IsotonicCalibration:
             shares[0] = min(0.5 / (totals[0] + 1), shares[1] / 2 if len(shares) > 1 else 1.0)
         if shares[-1] == 1:
             shares[-1] = 1 - min(0.5 / (totals[-1] + 1), (1 - shares[-2]) / 2 if len(shares) > 1 else 1.0)
+        # Beyond the outer blocks there are no rows; a straight line in log-odds keeps the ranking there.
         slope = PlattScaling.fit(scores, labels, weight=weight).slope
         log_odds = np.log(shares / (1 - shares))
         return cls(tuple(map(float, centres)), tuple(map(float, log_odds)), slope)
@@ -164,6 +175,7 @@ class IsotonicCalibration:
     def __call__(self, scores: Values) -> Floats:
         """The probabilities.  # shape: that of scores."""
         values = read_array("scores", scores).astype(np.float64)
+        # np.interp is constant beyond its ends, so what lies there is added.
         beyond = np.minimum(values - self.scores[0], 0) + np.maximum(values - self.scores[-1], 0)
         return _sigmoid(np.interp(values, self.scores, self.log_odds) + self.slope * beyond)
 
@@ -174,15 +186,6 @@ class IsotonicCalibration:
             if (wanted < self.log_odds[0]) if end == 0 else (wanted > self.log_odds[-1]):
                 return _crossing(self.slope, self.log_odds[end] - self.slope * self.scores[end], wanted)
         return float(np.interp(wanted, self.log_odds, self.scores))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers, for JSON."""
-        return {
-            "kind": self.kind,
-            "scores": list(self.scores),
-            "log_odds": list(self.log_odds),
-            "slope": self.slope,
-        }
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> Self:
@@ -195,7 +198,7 @@ class IsotonicCalibration:
 
 
 @dataclass(frozen=True)
-class PriorCorrection:
+class PriorCorrection(_Stored):
     """sigmoid(score + shift): log-odds learned at one share of positives, used at another.
 
     Attributes:
@@ -216,10 +219,6 @@ class PriorCorrection:
         """The probabilities.  # shape: that of scores."""
         return _sigmoid(read_array("scores", scores).astype(np.float64) + self.shift)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers, for JSON."""
-        return {"kind": self.kind, "shift": self.shift}
-
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> Self:
         """Read what :meth:`to_dict` gives."""
@@ -227,7 +226,7 @@ class PriorCorrection:
 
 
 @dataclass(frozen=True)
-class TemperatureScaling:
+class TemperatureScaling(_Stored):
     """softmax(slope * scores + offsets), for several classes: one temperature, 1 / slope, and a level for each class.
 
     Attributes:
@@ -264,21 +263,19 @@ class TemperatureScaling:
         for label in range(classes):
             own = index == label
             hit = fits.smoothed_target(float(weights[own].sum()))
+            # Smoothed like Platt's: what the own class leaves is spread over the others.
             target[own] = (1 - hit) / (classes - 1)
             target[own, label] = hit
         slope, offsets = fits.fit_temperature(columns, target, weights / weights.sum())
         if slope <= 0:
             slope, offsets = 0.0, np.log(np.average(target, axis=0, weights=weights))
+        # A constant added to all offsets changes no probability; the mean 0 makes them unique.
         return cls(slope, tuple(map(float, offsets - offsets.mean())))
 
     def __call__(self, scores: Values) -> Floats:
         """Lines of probabilities that add up to 1.  # shape: (n, C)."""
         columns = self.slope * read_array("scores", scores).astype(np.float64) + np.array(self.offsets)
         return np.asarray(np.exp(columns - np.logaddexp.reduce(columns, axis=-1, keepdims=True)))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers, for JSON."""
-        return {"kind": self.kind, "slope": self.slope, "offsets": list(self.offsets)}
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> Self:

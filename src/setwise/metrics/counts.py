@@ -134,10 +134,12 @@ def count_measure(function: CountFunction, *, zero_division: float = 0.0) -> Cou
             zero_division=default if zero_division is None else zero_division,
             weight=weight,
         )
+        # Who asks for NaN by `zero_division` expects it, and is not warned.
         if zero_division is None and math.isnan(default) and np.isnan(value).any():
             warn_undefined(f"There is a division 0/0, so {measure.__name__} is undefined: NaN.")
         return value
 
+    # The measure takes the place of the function that it decorates, in help() and in messages.
     for name in ("__name__", "__qualname__", "__doc__", "__module__"):
         setattr(measure, name, getattr(function, name, getattr(measure, name)))
     return cast("CountMeasure", measure)

@@ -114,6 +114,7 @@ def bootstrap_interval(
     if np.isnan(draws).any():
         warn_undefined(f"The measure is NaN on {int(np.isnan(draws).sum())} of {resamples} resamples: no interval.")
         return Interval(estimate, math.nan, math.nan, level)
+    # BCa moves the two probabilities at which the same draws are read.
     ends = tails(level)
     if method == "bca":
         ends = bca_tails(ends, draws, estimate, acceleration(statistic, sample.positive, seed))
@@ -169,9 +170,15 @@ def paired_comparison(
     if np.isnan(draws).any():
         warn_undefined(f"The measure is NaN on {int(np.isnan(draws).sum())} of {resamples} resamples: no interval.")
         return Comparison(estimate, math.nan, math.nan, level, math.nan)
+    return comparison_of_draws(estimate, draws, level)
+
+
+def comparison_of_draws(difference: float, draws: Floats, level: float) -> Comparison:
+    """Percentile interval of a difference and the p-value that inverts it, from its values on resamples."""
     low, high = np.quantile(draws, tails(level))
+    # One more in both: the samples as they are count as a draw, so that p is never 0.
     rarer = min(int((draws <= 0).sum()), int((draws >= 0).sum()))
-    return Comparison(estimate, float(low), float(high), level, min(1.0, 2 * (rarer + 1) / (resamples + 1)))
+    return Comparison(difference, float(low), float(high), level, min(1.0, 2 * (rarer + 1) / (len(draws) + 1)))
 
 
 def mean_interval(values: Values, *, level: float = 0.95) -> Interval:
@@ -240,6 +247,7 @@ def _student_interval(values: Floats, level: float) -> Interval:
     mean = float(values.mean())
     if len(values) == 1:
         return Interval(mean, -math.inf, math.inf, level)
+    # The standard deviation of n - 1: the mean is estimated from the same values.
     half = t_quantile(level, len(values) - 1) * float(values.std(ddof=1)) / math.sqrt(len(values))
     return Interval(mean, mean - half, mean + half, level)
 

@@ -96,6 +96,7 @@ def _read(name: MeasureName) -> Metric | None:
         return _partial_auroc(*name.numbers)
     if name.kind in ("auc", "ap") and not (name.numbers or name.words):
         return ranking.auroc if name.kind == "auc" else ranking.average_precision
+    # Options depend on the measure: averages over classes and images, or over pairs of classes.
     several = name.kind in _AUCS and not name.numbers
     metric, known = _AUCS[name.kind] if several else (_of_counts(name.kind, name.numbers), COUNT_WORDS)
     options = read_words(name.words, known)
@@ -121,6 +122,7 @@ def _of_counts(name: str, numbers: tuple[float, ...]) -> Callable[..., Any] | No
 def _at_a_point(kind: str, level: float) -> Metric:
     """The measure at an operating point, such as ``"precision@recall"``."""
     held = kind.partition("@")[2]
+    # The grammar gives an integer only where the text was a count of samples.
     if isinstance(level, int):
         _checks.is_count(held, level)
     else:

@@ -114,6 +114,7 @@ def fpr_at_tpr(scores: Values, labels: Values, *, tpr: float, weight: Values | N
     if ranked.positives == 0 or ranked.negatives == 0:
         warn_undefined("There is only one class, so FPR at TPR is undefined: NaN.")
         return float("nan")
+    # Predicting nothing keeps a floor of 0, and is no threshold among the scores.
     if tpr == 0:
         return 0.0
     return float(ranked.fp[at_least(ranked.tp / ranked.positives, tpr)].min()) / ranked.negatives
@@ -155,6 +156,7 @@ def precision_at_k(scores: Values, labels: Values, *, k: float, weight: Values |
             f"Expected `k` to be at most {total:g}, the number or total weight of the samples, but got {k}."
         )
     size = min(float(k), total) if whole else float(k) * total
+    # Between two distinct scores the ties come in random order: the expected count is linear there.
     found = float(np.interp(size, np.append(0.0, said), np.append(0.0, ranked.tp)))
     return min(found / size, 1.0)
 

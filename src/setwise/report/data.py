@@ -79,6 +79,7 @@ def evaluation_data(evaluation: Evaluation) -> dict[str, Any]:
     """Everything the script needs for the evaluation of one or several score columns."""
     columns = evaluation.columns
     groups = {column.name: column.codes for column in evaluation.groups}
+    # All columns of scores are of the same rows, so labels, weights and groups are shared.
     sets = [
         ScoreSet(
             k,
@@ -153,12 +154,14 @@ def _followed(groups: Mapping[str, Sequence[str]], first: ScoreSet) -> dict[str,
     sizes = {name: np.bincount(first.groups[name], minlength=len(values)) for name, values in groups.items()}
     if sum(len(values) for values in groups.values()) <= MOST_GROUPS:
         return {name: list(range(len(values))) for name, values in groups.items()}
+    # An equal share for every column of groups, whatever their sizes.
     each = max(MOST_GROUPS // len(groups), 1)
     return {name: np.sort(np.argsort(-count, kind="stable")[:each]).tolist() for name, count in sizes.items()}
 
 
 def _set(one: ScoreSet, link: str, followed: Mapping[str, Sequence[int]]) -> dict[str, Any]:
     ranked = Ranked.of(one.scores, one.labels, one.weights)
+    # The chosen threshold is among the stops, so that the page starts at it exactly.
     thresholds, grid, shares = stops(ranked, link, one.threshold)
     groups = [[_group_counts(one, one.groups[name] == k, thresholds) for k in kept] for name, kept in followed.items()]
     return {
@@ -172,7 +175,14 @@ def _set(one: ScoreSet, link: str, followed: Mapping[str, Sequence[int]]) -> dic
         "groups": groups,
         "bins": _histogram(one),
         "reliability": [
-            [_tidy(b.mean_score), _tidy(b.positive_share.estimate), *_whole(b.positive_share), b.rows] for b in one.bins
+            [
+                _tidy(b.mean_score),
+                _tidy(b.positive_share.estimate),
+                _finite(b.positive_share.low),
+                _finite(b.positive_share.high),
+                b.rows,
+            ]
+            for b in one.bins
         ],
         "history": {
             name: [_tidy(v) if math.isfinite(v) else None for v in values] for name, values in one.history.items()
@@ -189,6 +199,7 @@ def _counts(ranked: Ranked, thresholds: NDArray[np.float64]) -> dict[str, Any]:
     """Sums over positives and negatives, and the increments of both from stop to stop."""
     tp, fp = ranked.counts(thresholds)
     found: dict[str, Any] = {"positives": _tidy(ranked.tp[-1]), "negatives": _tidy(ranked.fp[-1])}
+    # Steps and not running sums: most are small numbers, which take fewer characters.
     for name, values in (("tp", tp), ("fp", fp)):
         found[name] = [_tidy(step) for step in np.diff(values, prepend=0.0).tolist()]
     return found
@@ -198,6 +209,7 @@ def _histogram(one: ScoreSet) -> dict[str, Any]:
     """Scores by class, each as shares of its own."""
     scores = one.scores.astype(np.float64)
     finite = scores[np.isfinite(scores)]
+    # A few far scores would squeeze all others into one bin; they are counted in the outermost ones.
     low, high = np.quantile(finite, HISTOGRAM_SPAN) if len(finite) else (0.0, 1.0)
     edges = np.histogram_bin_edges([low, high], bins=BINS)
     inside = np.clip(scores, edges[0], edges[-1])
@@ -205,6 +217,7 @@ def _histogram(one: ScoreSet) -> dict[str, Any]:
     for name, where in (("negative", one.labels == 0), ("positive", one.labels == 1)):
         weights = None if one.weights is None else one.weights[where]
         counts = np.histogram(inside[where], edges, weights=weights)[0].astype(np.float64)
+        # Each class by its own sum: with few positives their bars would not be seen beside the others.
         shares[name] = [float(f"{v:.4g}") for v in (counts / max(counts.sum(), 1e-12)).tolist()]
     return {"low": _tidy(edges[0]), "high": _tidy(edges[-1])} | shares
 
@@ -214,16 +227,12 @@ def _interval(interval: Any) -> dict[str, Any]:
 
 
 def _ends(estimate: float, low: float, high: float) -> dict[str, Any]:
-    return {
-        name: float(value) if math.isfinite(value) else None
-        for name, value in (("estimate", estimate), ("low", low), ("high", high))
-    }
+    return {"estimate": _finite(estimate), "low": _finite(low), "high": _finite(high)}
 
 
-def _whole(interval: Any) -> tuple[float | None, float | None]:
-    """Both ends; None where there are none."""
-    low, high = (float(end) if math.isfinite(end) else None for end in (interval.low, interval.high))
-    return low, high
+def _finite(value: float) -> float | None:
+    """The number; None, which JSON has, where there is none."""
+    return float(value) if math.isfinite(value) else None
 
 
 def _number(value: float) -> float | str:

@@ -176,12 +176,15 @@ class _Part:
 def _evaluate_column(name: str, rows: Rows, chosen: Chosen, specs: Specs, asked: Asked, draws: Resampler) -> _Part:
     scores, weighted, confidence = rows.scores[name], rows.weight is not None, asked.confidence
     flagged = scores >= chosen.threshold
+    # TP, FP, FN, TN, by weight where there are weights. # shape: (4,)
     cells = np.bincount(cells_of(flagged, rows.positive), rows.weight, minlength=4).astype(np.float64)
     rates = measure_counts(specs.counts, cells, draws.counts_at(flagged)[:, 0], confidence, weighted=weighted)
     curves = measure_curves(specs, scores, rows, draws, confidence)
     calibration, losses = measure_probabilities(scores, rows, draws, confidence)
     measured = {each.row.key: each for each in (*curves, *rates, *losses)}
+    # The measure that was asked for comes first.
     order = [key for key in (specs.first, *(key for key in measured if key != specs.first)) if key in measured]
+    # A threshold chosen on these very rows needs bounds that allow for the choice; any other was fixed before them.
     same = chosen.rows is rows
     checks = (
         certificate_checks(chosen, asked)
@@ -215,6 +218,7 @@ def _groups(flagged: NDArray[np.bool_], rows: Rows, draws: Resampler, confidence
     cell = cells_of(flagged, rows.positive)
     for group in rows.groups:
         size = len(group.values)
+        # Rows are counted as rows even where they have weights, of which the table holds the sums.
         counts = np.bincount(4 * group.codes + cell, minlength=4 * size).reshape(size, 4)
         table = np.bincount(4 * group.codes + cell, rows.weight, minlength=4 * size).reshape(size, 4).astype(np.float64)
         drawn = draws.counts_at(flagged, group.codes, size)
@@ -256,10 +260,12 @@ def _curve(scores: NDArray[Any], rows: Rows, threshold: float) -> Curve:
     thresholds = ranked.thresholds
     keep = np.arange(len(thresholds))
     if len(keep) >= _CURVE_POINTS:
+        # Quantiles of both classes: with few positives those of all rows would leave out most of their steps.
         shares = np.linspace(0, 1, _CURVE_POINTS // 2 - 1)
         places = [np.searchsorted(running, shares * running[-1]) for running in (ranked.tp, ranked.fp)]
         at = np.searchsorted(-thresholds, -threshold, side="right") - 1  # the last score that is predicted positive
         keep = np.unique(np.concatenate([*places, [max(at, 0), len(thresholds) - 1]]).clip(0, len(thresholds) - 1))
+    # The curve begins where nothing is predicted positive.
     return Curve(np.append(np.inf, thresholds[keep]), np.append(0.0, ranked.tp[keep]), np.append(0.0, ranked.fp[keep]))
 
 
@@ -267,6 +273,7 @@ def _read_required(require: str | Sequence[str] | None) -> tuple[Constraint, ...
     try:
         return tuple(read_constraints(require))
     except InputError as error:
+        # The grammar is that of the constraints; only the argument is called otherwise.
         raise InputError(str(error).replace("`subject_to`", "`require`")) from None
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from setwise.metrics import Interval
-from setwise.report.text import NAME_LENGTH, escaped, folded, interval_cell, shown_name, table, text_cell
+from setwise.report.text import NAME_LENGTH, capital, escaped, folded, interval_cell, shown_name, table, text_cell
 
 if TYPE_CHECKING:
     from setwise.report.evaluation import ConstraintCheck, Evaluation, PairedRow
@@ -26,9 +26,11 @@ def headline(evaluation: Evaluation, said: Sequence[str] = ()) -> str:
     kind = "same"
     if checks:
         holds = [check.holds for check in checks]
+        # One constraint that fails decides; one that is not certain leaves the answer open.
         kind = "better" if all(holds) else "worse" if any(each is False for each in holds) else "unknown"
     text = "\n".join(said or evaluation.headline)
     for name in _names(evaluation):
+        # In the sentence a name stands in full; the page shows names of any length cut alike.
         if len(name) > NAME_LENGTH:
             text = text.replace(name, shown_name(name))
     sentences = "".join(f"<p>{escaped(sentence)}</p>" for sentence in text.splitlines())
@@ -52,6 +54,7 @@ def constraints(evaluation: Evaluation) -> str:
         for column in evaluation.columns
         for check in column.decision.checks
     ] + [(check, "required") for check in evaluation.requirements]
+    # Many groups would bury the constraints that were asked for.
     overall, grouped = ([each for each in checks if (each[0].group is not None) == where] for where in (False, True))
     if not checks:
         return ""
@@ -100,7 +103,7 @@ def measures(evaluation: Evaluation) -> str:
     for key, title in keys.items():
         cells = "".join(f"<td>{interval_cell(each[key].interval) if key in each else ''}</td>" for each in found)
         mark = ' class="trained"' if key == evaluation.measure else ""
-        rows.append(f"<tr{mark}>{text_cell(_capital(title))}{cells}</tr>")
+        rows.append(f"<tr{mark}>{text_cell(capital(title))}{cells}</tr>")
     return "<h2>Measures</h2>\n" + table(
         [("Measure", True), *((shown_name(column.name), False) for column in evaluation.columns)],
         rows,
@@ -129,15 +132,12 @@ def comparisons(evaluation: Evaluation) -> str:
 
 def _difference(row: PairedRow) -> str:
     found = row.comparison
+    # A difference is shown like a value, with its sign.
     interval = Interval(found.difference, found.low, found.high, found.level)
     verdict = "higher" if found.low > 0 else "lower" if found.high < 0 else "not significant"
     return (
-        f"<tr>{text_cell(_capital(row.title))}<td>{interval_cell(interval, signed=True)}</td>{text_cell(verdict)}</tr>"
+        f"<tr>{text_cell(capital(row.title))}<td>{interval_cell(interval, signed=True)}</td>{text_cell(verdict)}</tr>"
     )
-
-
-def _capital(title: str) -> str:
-    return title[:1].upper() + title[1:]
 
 
 def _check(check: ConstraintCheck, of: str) -> str:

@@ -23,6 +23,7 @@ from setwise._types import Floats
 from setwise.metrics import Comparison, Interval, UndefinedMetricWarning, bootstrap, metric_by_name
 from setwise.metrics.bootstrap import CurveMeasure, ResampledCurve, Resampler
 from setwise.metrics.constraints import Constraint, read_constraints, read_rate
+from setwise.metrics.intervals import comparison_of_draws
 from setwise.metrics.measure_names import plain_text
 from setwise.metrics.verification import share_bounds
 from setwise.report.evaluation import Calibration, MeasureRow, ReliabilityBin
@@ -83,11 +84,13 @@ def read_measures(measure: str | Sequence[str] | None, subject_to: Sequence[Cons
     """The measures asked for beside those that are always reported; precision at a recall floor unless told."""
     floors = [each.level for each in subject_to if each.name in ("recall", "tpr") and each.sign == ">="]
     asked = [measure] if isinstance(measure, str) else list(measure or [])
+    # The floor of the constraint, if there is one, is where precision matters.
     asked = asked or [f"precision@recall>={floors[0] if floors and 0 <= floors[0] <= 1 else 0.9:g}"]
     keys = [_SAME.get(plain_text("measure", text), plain_text("measure", text)) for text in asked]
     curves: dict[str, CurveSpec] = {}
     counts: list[str] = []
     for key in [*keys, "auroc", "average_precision"]:
+        # Always reported: asking for one only brings it to the front.
         if key in PROBABILITY or key in RATES:
             continue
         if "@" not in key and _is_rate(key):
@@ -147,6 +150,7 @@ def measure_curves(
     result = []
     for spec, (binned, values) in zip(specs.curves, found, strict=True):
         exact = float(spec.exact(scores, labels, **options))
+        # The draws are of binned scores; what binning does to the rows themselves is taken off every draw.
         shifted = np.clip(values + (exact - binned), *_range(spec.key))
         result.append(Measured(MeasureRow(spec.key, title_of(spec.key), interval(exact, shifted, confidence)), shifted))
     return result
@@ -167,6 +171,7 @@ def measure_counts(
     result = []
     for key in keys:
         rate = read_rate("measure", key)
+        # A constraint knows the terms of its fraction, and so where the rate is 0/0.
         (constraint,) = read_constraints(f"{key}>=0")
         undefined = constraint.terms is not None and float(np.dot(constraint.terms[1], cells)) == 0
         estimate = math.nan if undefined else float(rate(*(np.asarray(cell) for cell in cells)))
@@ -198,9 +203,7 @@ def compare(first: Measured, second: Measured, confidence: float) -> Comparison:
     draws = draws[~np.isnan(draws)]
     if len(draws) == 0 or math.isnan(difference):
         return Comparison(difference, math.nan, math.nan, confidence, math.nan)
-    low, high = np.quantile(draws, [(1 - confidence) / 2, (1 + confidence) / 2])
-    rarer = min(int((draws <= 0).sum()), int((draws >= 0).sum()))
-    return Comparison(difference, float(low), float(high), confidence, min(1.0, 2 * (rarer + 1) / (len(draws) + 1)))
+    return comparison_of_draws(difference, draws, confidence)
 
 
 def measure_probabilities(
@@ -210,6 +213,7 @@ def measure_probabilities(
     if scores.min() < 0 or scores.max() > 1:
         return None, []
     p, y = scores.astype(np.float64), rows.positive
+    # A single certain and wrong score would make the log loss infinite.
     kept = np.clip(p, _AWAY, 1 - _AWAY)
     losses: Mapping[str, Floats] = {"brier": (p - y) ** 2, "log_loss": -np.log(np.where(y, kept, 1 - kept))}
     found = []
@@ -230,6 +234,7 @@ def measure_probabilities(
 
 def _reliability(p: Floats, rows: Rows, draws: Resampler, confidence: float) -> tuple[ReliabilityBin, ...]:
     """Bins of equally many rows; tied scores stay together."""
+    # The places of the quantiles without a full sort; equal edges are one, so ties share a bin.
     edges = np.unique(np.partition(p, places := (np.arange(_BINS) * len(p)) // _BINS)[places])
     which = np.searchsorted(edges, p, side="right") - 1
     bins = len(edges)
@@ -241,6 +246,7 @@ def _reliability(p: Floats, rows: Rows, draws: Resampler, confidence: float) -> 
     high = np.full(bins, -np.inf)
     np.minimum.at(low, which, p)
     np.maximum.at(high, which, p)
+    # Without weights the share of a bin is binomial, with exact bounds; with weights it is resampled.
     drawn = None if rows.weight is None else draws.counts_at(np.ones(len(p), bool), which, bins)
     result = []
     for k in range(bins):

@@ -168,6 +168,7 @@ def render_evaluation(
 
 
 def _write(page: str, path: str | Path) -> Path:
+    # Written as a whole or not at all, as `_files` does.
     path = Path(path)
     write_bytes(path, page.encode())
     return path
@@ -176,6 +177,7 @@ def _write(page: str, path: str | Path) -> Path:
 def _page(title: str, body: str, data: Mapping[str, Any] | None) -> str:
     """Head and body, and where there is data the script that draws it."""
     style = resources.files("setwise.report").joinpath("style.css").read_text(encoding="utf-8")
+    # A page without data runs no script at all.
     button, scripts, allowed = "", "", "script-src 'none'"
     if data is not None:
         button = '<button id="theme" type="button">Dark</button>\n'
@@ -198,9 +200,12 @@ def _scripts(data: Mapping[str, Any]) -> tuple[str, str]:
     """Data and script as elements, and the script's digest; no text in the data can end its element."""
     files = resources.files("setwise.report")
     script = "\n".join(files.joinpath(name).read_text(encoding="utf-8") for name in SCRIPTS)
+    # In a function of its own, so that none of its names is global.
     script = f'\n"use strict";\n(() => {{\n{script}}})();\n'
+    # The policy of the page allows this script by its hash, and none that a name might bring in.
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     text = json.dumps(data, separators=(",", ":"), allow_nan=False, ensure_ascii=True)
+    # JSON leaves these as they are, and </script> in a name would end the element.
     safe = text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
     elements = f'<script type="application/json" id="data">{safe}</script>\n<script>{script}</script>\n'
     return elements, digest
@@ -230,6 +235,7 @@ def _table(report: Report) -> str:
 
 
 def _row(row: Row, *, trained: bool) -> str:
+    # A difference has its sign shown.
     cells = interval_cell(row.baseline), interval_cell(row.measure), interval_cell(row.difference, signed=True)
     mark = ' class="trained"' if trained else ""
     return f"<tr{mark}>{text_cell(row.title)}{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"

@@ -11,7 +11,7 @@ from setwise.metrics import Interval
 from setwise.report.deciding import percent
 from setwise.report.evaluation import ConstraintCheck, Evaluation, PairedRow, ScoreColumn
 from setwise.report.measuring import title_of
-from setwise.report.text import text_table
+from setwise.report.text import capital, text_table
 
 _HOW = {"given": "given", "certified": "certified", "not certified": "chosen", "chosen": "chosen"}
 
@@ -60,8 +60,10 @@ def _cases(evaluation: Evaluation, column: ScoreColumn) -> str:
     counts = column.decision.counts
     total, positives = sum(counts), counts.tp + counts.fn
     base = 1000.0
+    # At least ten positives among the cases, so that the numbers can be pictured as whole ones.
     while base < 1e6 and base * positives / total < 10:
         base *= 10
+    # Few rows are told as they are, unless weights make them stand for others.
     if evaluation.weight is None and total <= base:
         base = total
     flagged, right, missed = (base * part / total for part in (counts.tp + counts.fp, counts.tp, counts.fn))
@@ -80,6 +82,7 @@ def _doubts(column: ScoreColumn) -> list[str]:
         reasons = (
             dict.fromkeys(bound.reason for bound in decision.choice.bounds if bound.reason) if decision.choice else {}
         )
+        # Of the rows that the threshold was chosen on: on others the checks are about the verification.
         shown = [check.reason for check in decision.checks if check.reason] if decision.same_rows else list(reasons)
         found.append(f"The threshold is not certified: {'; '.join(dict.fromkeys(shown)) or 'its bounds do not hold'}.")
     elif not decision.same_rows:
@@ -87,7 +90,7 @@ def _doubts(column: ScoreColumn) -> list[str]:
             verified = all(check.holds for check in decision.checks)
             found.append(f"It is certified on the calibration rows{', and verified on these' if verified else ''}.")
         doubtful = [check for check in decision.checks if not check.holds and check.column is None and check.reason]
-        found += [f"{_capital(check.reason)}." for check in doubtful]
+        found += [f"{capital(check.reason)}." for check in doubtful]
     groups = [check for check in decision.checks if check.column is not None]
     if groups:
         found.append(_groups(groups))
@@ -106,6 +109,7 @@ def _groups(checks: Sequence[ConstraintCheck]) -> str:
     if not open_:
         texts = " and ".join(dict.fromkeys(check.constraint for check in checks))
         return f"{texts} holds in every group of {columns}."
+    # Three are read, thirty are not; the page has them all.
     shown = [f"{check.constraint} in {check.column} = {check.group} ({number(check.estimate)})" for check in open_[:3]]
     more = f" and {len(open_) - 3} more" if len(open_) > 3 else ""
     return f"Not certain by group: {', '.join(shown)}{more}."
@@ -113,7 +117,7 @@ def _groups(checks: Sequence[ConstraintCheck]) -> str:
 
 def _ranking(column: ScoreColumn) -> str:
     shown = [row for row in column.measures if row.key in ("auroc", "average_precision") or "@" in row.key]
-    return _capital(", ".join(f"{row.title} {spread(row.interval)}" for row in shown)) + "."
+    return capital(", ".join(f"{row.title} {spread(row.interval)}" for row in shown)) + "."
 
 
 def _probabilities(column: ScoreColumn) -> str:
@@ -169,6 +173,7 @@ def threshold_text(column: ScoreColumn) -> str:
     scores = column.scores.astype(np.float64)
     lowest = float(scores.min(initial=math.inf, where=scores >= value))
     below = float(scores.max(initial=-math.inf, where=scores < value))
+    # A threshold that was rounded may pass another score; 17 digits tell any two floats apart.
     for digits in range(3, 18):
         text = number(value) if digits == 3 else f"{value:.{digits}g}"
         if below < float(text) <= lowest:
@@ -176,15 +181,12 @@ def threshold_text(column: ScoreColumn) -> str:
     return repr(value)
 
 
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
-
-
 def table(evaluation: Evaluation) -> str:
     """The evaluation as text: headline, measures by column, comparisons, groups."""
     level = percent(evaluation.confidence)
     lines = [evaluation.title, "", *evaluation.headline, ""]
     columns = evaluation.columns
+    # Columns of scores may differ in their measures: only probabilities have a Brier score.
     keys = dict.fromkeys(row.key for column in columns for row in column.measures)
     body = [[title_of(key), *(_cell(column, key) for column in columns)] for key in keys]
     body.insert(0, ["threshold", *map(threshold_text, columns)])

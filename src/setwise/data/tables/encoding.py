@@ -143,6 +143,7 @@ class TableEncoding:
             | {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(code).items()}
             for code in self.features
         ]
+        # Left out with two classes, so that their files stay as they were.
         further = {"further": list(self.further)} if self.further else {}
         return {"features": codes, **state, "left_out": dict(self.left_out), **further}
 
@@ -160,6 +161,7 @@ class TableEncoding:
         for each in state["features"]:
             codes.append(code_from_dict(each))
             width += len(codes[-1].columns)
+            # Checked before anything is built: a file from outside could ask for any amount of memory.
             if width > MOST_COLUMNS:
                 raise InputError(f"Expected the encoding to have at most {MOST_COLUMNS:,} columns, but it has more.")
         names = [code.name for code in codes]
@@ -222,9 +224,11 @@ def fit_encoding(
     """
     for kind in kinds:
         if kind.infinite is not None and kind.is_input:
+            # The row by its place in the source, for the message.
             number = kind.infinite if row_numbers is None else int(row_numbers[kind.infinite])
             raise not_finite(kind.name, _cell(frame[kind.name], kind.infinite), number + 1)
     part = frame if rows is None else frame.take(np.asarray(rows))
+    # A column may have values, but none in the training rows; such a one has no code.
     made = {kind.name: CODES[kind.kind].fit(kind, part[kind.name]) for kind in kinds if kind.is_input}
     codes = tuple(code for code in made.values() if code is not None)
     if not codes:

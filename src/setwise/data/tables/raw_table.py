@@ -138,6 +138,7 @@ class RawTable:
         found = self.frame[find_column(name, self.columns, argument)]
         if found.dtype == np.float64:
             values = found.to_numpy()
+            # Each number is written once: columns of a million rows mostly repeat a few.
             kept, places = np.unique(values, return_inverse=True)
             texts = [
                 "" if np.isnan(value) else number_text(value) if np.isfinite(value) else str(value) for value in kept
@@ -157,6 +158,7 @@ class RawTable:
                 f"Expected the `weight` column {name!r} to hold numbers of at least 0, but row {row + 1} holds "
                 f"{str(cells[row])!r}."
             )
+        # Asked of float32, in which very small weights are 0.
         found = values.astype(np.float32)
         if not found.any():
             raise InputError(f"Expected the `weight` column {name!r} to hold a weight above 0, but all are 0.")
@@ -171,6 +173,7 @@ class RawTable:
         """
         cells = self.column(name, "group")
         known, places = np.unique(cells, return_inverse=True)
+        # All spellings of a missing value are one group.
         spelled = np.array(["(missing)" if is_missing(str(cell)) else str(cell) for cell in known])
         names, codes = np.unique(spelled[places.reshape(-1)], return_inverse=True)
         if len(names) > limit:
@@ -187,6 +190,7 @@ class RawTable:
         kind = infer_kinds(self.frame[[place]], decimal_comma=self.decimal_comma, use=(place,))[place]
         if kind.kind == "date":
             moments = DateCode(place, kind.order, lenient=True).moments(column)
+            # NaT is the smallest integer, which would come before all dates.
             values = np.where(np.isnat(moments), np.nan, moments.astype(np.int64).astype(np.float64))
         elif kind.kind == "number" and (code := NumberCode.fit(kind, column)) is not None:
             values = code.numbers(column)
@@ -206,6 +210,7 @@ class RawTable:
         digest = hashlib.sha256()
         for name in self.columns:
             column = self.frame[name]
+            # With separators: otherwise texts cut in other places would give the same bytes.
             digest.update(f"{name}\x1f{column.dtype.kind}\x1f".encode())
             if column.dtype == np.float64 or column.dtype.kind == "M":
                 digest.update(np.ascontiguousarray(column.to_numpy()).tobytes())
@@ -245,6 +250,7 @@ def read_table(
     """
     one_of("header", header, ("infer", True, False))
     is_count("max_categories", max_categories, 2)
+    # The target is read as text, so that 1 and 1.0 or 01 stay what the file says.
     fixed = [-1 if target is None else target]
     frame, info = read_frame(source, texts=fixed, header=header, sep=sep, lazy=True)
     names = tuple(map(str, frame.columns))
@@ -263,6 +269,7 @@ def read_table(
         chosen = [name for name in names if name not in apart | {target_name}]
     else:
         chosen = [find_column(name, names, "features") for name in features]
+        # Naming a column is the user's word that it is an input, identifier or not.
         free += tuple(chosen)
     if target_name in chosen:
         raise InputError(f"Expected `features` to be without the target {target_name!r}, but it is among them.")
@@ -270,6 +277,7 @@ def read_table(
     several = found.several_classes() if several_classes and positive is None else ()
     one, zero = (several[1], several[0]) if several else found.choose_positive(positive)
     labels, notes = found.labels(one, zero, several[2:]), list(info.notes)
+    # Messages name rows as the file has them, not as they are after some were left out.
     row_numbers = None if found.known.all() else np.flatnonzero(found.known)
     if not found.known.all():
         gone = int((~found.known).sum())

@@ -138,6 +138,7 @@ def load_keel(path: StrPath | None, name: str) -> Table:
     file = data_root() / "tabular" / "keel_imbalanced.npz" if path is None else Path(path).expanduser()
     require_file(file, "an .npz archive of KEEL sets", advice="set SETWISE_DATA or pass its path")
     try:
+        # A pickle in an archive from outside would run code.
         with np.load(file, allow_pickle=False) as archive:
             known = sorted({key.removesuffix("/x") for key in archive.files if key.endswith("/x")})
             found = (archive[f"{name}/x"], archive[f"{name}/y"]) if name in known else None
@@ -167,6 +168,7 @@ def _load_like(
     target = Target.of(
         find_column(encoding.target, names, "target"), frame[encoding.target] if encoding.target in names else frame
     )
+    # The classes are those of training, even if one of them is not there.
     labels = target.labels(encoding.positive, encoding.negative, encoding.further)
     known = target.known
     raw = RawTable(
