@@ -55,7 +55,6 @@ from setwise.lagrangian.multipliers import Multipliers
 from setwise.measures._base import wide
 
 FORMS = ("constraint", "worst", "max")
-ERRORS = ("iou", "pixel")
 
 
 class ExampleQuality(NamedTuple):
@@ -253,8 +252,8 @@ class EqualQuality(nn.Module):
         return f"num_groups={self.num_groups}, tolerance={self.tolerance}, form={self.form!r}, cap={self.cap}"
 
 
-def example_quality(logits: Tensor, labels: Tensor, *, error: str = "iou", ignore_index: int = -100) -> ExampleQuality:
-    """Cross-entropy and error of each example: of a classifier 0/1, of a segmentation 1 - IoU or the share of pixels.
+def example_quality(logits: Tensor, labels: Tensor, *, ignore_index: int = -100) -> ExampleQuality:
+    """Cross-entropy and error of each example: of a classifier 0/1, of a segmentation 1 - IoU.
 
     The IoU of an image is the mean over the classes that are in its labels or its prediction. An image without a
     pixel that counts has loss and error 0.
@@ -262,7 +261,6 @@ def example_quality(logits: Tensor, labels: Tensor, *, error: str = "iou", ignor
     Args:
         logits: Scores of the classes.  # shape: (n, classes), or (n, classes, ...) for maps
         labels: Classes.  # shape: (n,), or (n, ...)
-        error: For maps ``"iou"`` or ``"pixel"``.
         ignore_index: Labels that do not count.
 
     >>> example_quality(torch.tensor([[2.0, 0.0], [0.0, 1.0]]), torch.tensor([0, 0])).error
@@ -270,7 +268,6 @@ def example_quality(logits: Tensor, labels: Tensor, *, error: str = "iou", ignor
     """
     _checks.is_floating("logits", logits)
     _checks.is_tensor("labels", labels)
-    _checks.one_of("error", error, ERRORS)
     if logits.ndim < 2 or labels.shape != logits.shape[:1] + logits.shape[2:]:
         raise InputError(
             f"Expected `labels` to have the shape of `logits` without its second dimension, but got "
@@ -286,10 +283,7 @@ def example_quality(logits: Tensor, labels: Tensor, *, error: str = "iou", ignor
     if labels.ndim == 1:
         return ExampleQuality(each, wrong.to(scores))
     pixels = known.sum(1).clamp(min=1)
-    loss = each.sum(1) / pixels
-    if error == "pixel":
-        return ExampleQuality(loss, wrong.sum(1) / pixels)
-    return ExampleQuality(loss, 1 - _image_iou(predicted, truth, known, scores.shape[1]).to(scores))
+    return ExampleQuality(each.sum(1) / pixels, 1 - _image_iou(predicted, truth, known, scores.shape[1]).to(scores))
 
 
 def _image_iou(predicted: Tensor, truth: Tensor, known: Tensor, classes: int) -> Tensor:

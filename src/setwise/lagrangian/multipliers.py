@@ -313,15 +313,8 @@ class ExampleMultipliers(Multipliers):
             num_examples: How many examples there are now.
             shrink: Whether fewer than before may be meant, whose multipliers are then lost.
         """
-        _checks.is_count("num_examples", num_examples, 0)
-        if num_examples < self.num_examples and not shrink:
-            raise _checks.InputError(
-                f"Expected `num_examples` to be at least {self.num_examples}, as many as there are, but got "
-                f"{num_examples}; `shrink=True` drops the last ones."
-            )
-        rows = self.values.detach()[:num_examples]
-        new = rows.new_full((int(num_examples) - len(rows), *rows.shape[1:]), self.init)
-        self._replace(torch.cat([rows, new]))
+        self._check_size(num_examples, shrink=shrink)
+        self._grow(self.values.detach()[:num_examples], int(num_examples))
 
     def reindex(self, source: Tensor) -> None:
         """Give example i the multiplier of what was example ``source[i]``, or ``init`` where that is -1.
@@ -332,14 +325,31 @@ class ExampleMultipliers(Multipliers):
         Args:
             source: For each example of the new order its old index.  # shape: (num_examples,)
         """
-        rows = read_integers("source", source, -1, self.num_examples, self.values.device)
-        if rows.ndim != 1:
-            raise _checks.InputError(f"Expected `source` to have one dimension, but got shape {tuple(rows.shape)}.")
+        rows = self._read_source(source)
         old = self.values.detach()
         found = old.new_full((len(rows), *old.shape[1:]), self.init)
         known = rows >= 0
         found[known] = old[rows[known]]
         self._replace(found)
+
+    def _check_size(self, num_examples: int, *, shrink: bool) -> None:
+        _checks.is_count("num_examples", num_examples, 0)
+        if num_examples < self.num_examples and not shrink:
+            raise _checks.InputError(
+                f"Expected `num_examples` to be at least {self.num_examples}, as many as there are, but got "
+                f"{num_examples}; `shrink=True` drops the last ones."
+            )
+
+    def _read_source(self, source: Tensor) -> Tensor:
+        rows = read_integers("source", source, -1, self.num_examples, self.values.device)
+        if rows.ndim != 1:
+            raise _checks.InputError(f"Expected `source` to have one dimension, but got shape {tuple(rows.shape)}.")
+        return rows
+
+    def _grow(self, kept: Tensor, count: int) -> None:
+        """Keep these multipliers and add new ones behind them, up to a number."""
+        new = kept.new_full((count - len(kept), *kept.shape[1:]), self.init)
+        self._replace(torch.cat([kept, new]))
 
     def _replace(self, values: Tensor) -> None:
         self.values.grad = None

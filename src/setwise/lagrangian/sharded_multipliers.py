@@ -132,12 +132,7 @@ class ShardedMultipliers(ExampleMultipliers):
 
     def resize(self, num_examples: int, *, shrink: bool = False) -> None:
         """As for :class:`ExampleMultipliers`; each rank grows by its own part."""
-        _checks.is_count("num_examples", num_examples, 0)
-        if num_examples < self._examples and not shrink:
-            raise _checks.InputError(
-                f"Expected `num_examples` to be at least {self._examples}, as many as there are, but got "
-                f"{num_examples}; `shrink=True` drops the last ones."
-            )
+        self._check_size(num_examples, shrink=shrink)
         kept = self.values.detach()[: len(range(self._rank, num_examples, self._world))]
         self._take(kept, num_examples)
 
@@ -147,18 +142,14 @@ class ShardedMultipliers(ExampleMultipliers):
         Args:
             source: For each example of the new order its old index, or -1.  # shape: (num_examples,)
         """
-        rows = read_integers("source", source, -1, self._examples, self.values.device)
-        if rows.ndim != 1:
-            raise _checks.InputError(f"Expected `source` to have one dimension, but got shape {tuple(rows.shape)}.")
+        rows = self._read_source(source)
         own = rows[self._rank :: self._world]
         old = self.forward(own.clamp(min=0)) if self._examples else self.values.detach()[:0]
         known = (own >= 0).reshape(-1, *[1] * (self.values.ndim - 1))
         self._take(torch.where(known, old, self.init) if self._examples else old, len(rows))
 
     def _take(self, kept: Tensor, num_examples: int) -> None:
-        count = len(range(self._rank, num_examples, self._world))
-        new = kept.new_full((count - len(kept), *kept.shape[1:]), self.init)
-        self._replace(torch.cat([kept, new]))
+        self._grow(kept, len(range(self._rank, num_examples, self._world)))
         self._examples = int(num_examples)
         self.layout[0] = self._examples
 

@@ -32,7 +32,7 @@ _ELSEWHERE = "it is certified at other thresholds, at which the rest is not"
 
 
 @dataclass(frozen=True)
-class Asked:
+class CertificateSettings:
     """With which confidence constraints are to hold, and the bound of all weights."""
 
     confidence: float
@@ -64,7 +64,7 @@ class Certification:
         weights: Tensor | None,
         constraints: Sequence[RateConstraint],
         group: Columns,
-        asked: Asked,
+        asked: CertificateSettings,
         within: tuple[str, Tensor] | None = None,
     ) -> None:
         every = torch.ones(labels.numel(), dtype=torch.bool, device=labels.device)
@@ -145,7 +145,7 @@ class Certification:
         return float(where.sum() if self.weight is None else self.weight[where].sum())
 
 
-def message(asked: Asked, bounds: Sequence[ConstraintBound]) -> str:
+def message(asked: CertificateSettings, bounds: Sequence[ConstraintBound]) -> str:
     """The outcome in a sentence or two."""
     percent = f"{100 * asked.confidence:.10g} %"
     certified = [f"{each.constraint} (bound {each.bound:.3f})" for each in bounds if each.certified]

@@ -165,17 +165,9 @@ def rate_values(rows: Sequence[Row], counts: Tensor, squares: Tensor) -> RateVal
     return RateValues(value, (value - bounds).nan_to_num(0.0), error, scale)
 
 
-def _hinge(z: Tensor) -> Tensor:
-    return (1 + z).relu()
-
-
-def _logistic(z: Tensor) -> Tensor:
-    return F.softplus(z) / math.log(2)
-
-
 SURROGATES: dict[str, Callable[[Tensor], Tensor]] = {
-    "hinge": _hinge,
-    "logistic": _logistic,
+    "hinge": lambda z: (1 + z).relu(),
+    "logistic": lambda z: F.softplus(z) / math.log(2),
     "sigmoid": torch.sigmoid,
 }
 """In place of 1[z >= 0]; the first two are convex and nowhere below it, the third is neither."""

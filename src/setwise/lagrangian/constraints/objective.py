@@ -55,7 +55,7 @@ from setwise.lagrangian.constraints.losses import read_objective
 from setwise.lagrangian.constraints.rates import RateConstraint, read_constraints
 from setwise.lagrangian.constraints.report import ConstraintReport, Scored, constraint_report
 from setwise.lagrangian.constraints.thresholds import Threshold
-from setwise.lagrangian.multipliers import Multipliers
+from setwise.lagrangian.multipliers import Multipliers, read_integers
 from setwise.measures._base import prepare
 
 _MIXED = ("accuracy", "error", "churn")  # rates that rise with some decisions and fall with others
@@ -230,7 +230,7 @@ class ConstrainedObjective(nn.Module):
         parts = []
         for k, constraint in enumerate(self.constraints):
             linear, totals = self._linear(k)
-            step = SURROGATES[_suited(constraint) if self.surrogate == "auto" else self.surrogate]
+            step = SURROGATES[_default_surrogate(constraint) if self.surrogate == "auto" else self.surrogate]
             above, below, present = (cell_sums(x, codes[k], totals.numel()) for x in (w * step(z), w * step(-z), w))
             count = z.new_full((), z.numel())
             if ranks is not None:
@@ -357,12 +357,7 @@ class ConstrainedObjective(nn.Module):
     def _read_index(self, index: Tensor, scores: Tensor) -> Tensor:
         _checks.is_tensor("index", index)
         _checks.same_shape("index", index, "scores", scores)
-        if index.dtype not in (torch.int64, torch.int32):
-            raise TypeError(f"Expected `index` to be a tensor of integers, but got dtype {index.dtype}.")
-        flat = index.reshape(-1).long()
-        if flat.numel() and (int(flat.min()) < 0 or int(flat.max()) >= self.num_examples):
-            raise InputError(f"Expected `index` to be in [0, {self.num_examples - 1}], but got {flat.tolist()[:4]}...")
-        return flat.to(self.memory.device)
+        return read_integers("index", index, 0, self.num_examples, self.memory.device).reshape(-1)
 
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *rest: Any) -> None:
         for name, own in (("memory", self.memory), ("violation", self.violation)):
@@ -373,7 +368,7 @@ class ConstrainedObjective(nn.Module):
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
 
-def _suited(constraint: RateConstraint) -> str:
+def _default_surrogate(constraint: RateConstraint) -> str:
     """The surrogate for a constraint: a convex bound where all coefficients of its rows have one sign."""
     two_sided = constraint.lower is not None and constraint.upper is not None
     simple = all(RATES[rate].fixed and rate not in _MIXED for rate in constraint.rates)

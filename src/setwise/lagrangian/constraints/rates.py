@@ -37,7 +37,6 @@ from setwise._checks import InputError
 from setwise.lagrangian.constraints.confusion import (
     RATES,
     SURROGATES,
-    LinearRows,
     RateValues,
     Row,
     cell_sums,
@@ -260,8 +259,10 @@ class RateConstraint:
 
         Arguments as :meth:`surrogate`.
         """
-        linear, mass = self._linear(scores, labels, group, weight, threshold)
-        return linear.at(mass)
+        z, codes, w, groups = self._prepare(scores, labels, group, weight, threshold)
+        w = w.double()
+        linear = linear_rows(self.rows(groups), cell_sums(w, codes, 2 * groups))
+        return linear.at(cell_sums(w * (z >= 0), codes, 2 * groups))
 
     def rate_values(
         self,
@@ -278,14 +279,6 @@ class RateConstraint:
         w = w.double()
         counts, squares = (cell_sums(part, cells, 4 * groups).reshape(groups, 2, 2) for part in (w, w**2))
         return rate_values(self.rows(groups), counts.cpu(), squares.cpu())
-
-    def _linear(
-        self, scores: Tensor, labels: Tensor, group: Columns, weight: Tensor | None, threshold: float | Tensor
-    ) -> tuple[LinearRows, Tensor]:
-        z, codes, w, groups = self._prepare(scores, labels, group, weight, threshold)
-        w = w.double()
-        linear = linear_rows(self.rows(groups), cell_sums(w, codes, 2 * groups))
-        return linear, cell_sums(w * (z >= 0), codes, 2 * groups)
 
     def _prepare(
         self, scores: Tensor, labels: Tensor, group: Columns, weight: Tensor | None, threshold: float | Tensor

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from setwise import _checks
 from setwise._checks import InputError
-from setwise.lagrangian.constraints.certificates import Asked
+from setwise.lagrangian.constraints.certificates import CertificateSettings
 from setwise.lagrangian.constraints.inputs import Columns
 from setwise.lagrangian.constraints.rates import RateConstraint, read_constraints
 from setwise.lagrangian.constraints.threshold_search import TOLERANCE, Objective, best_place
@@ -150,7 +150,7 @@ class Selection:
         self.maximize = maximize
         self.adjust = adjust
         self.per_group = per_group
-        self.asked = None if confidence is None else Asked(confidence, max_weight)
+        self.asked = None if confidence is None else CertificateSettings(confidence, max_weight)
         self.iterates: list[Iterate] = []
 
     def add(

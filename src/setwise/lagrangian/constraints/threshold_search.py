@@ -36,14 +36,14 @@ class Curve(NamedTuple):
     tables: list[tuple[Tensor, Tensor]]  # each of shape (groups, 2, 2, k)
 
 
-class Judge:
-    """What tables of counts are worth."""
+class CountEvaluator:
+    """Evaluates tables of counts: the rows of the constraints and the maximized measure."""
 
     def __init__(self, views: list[View], objective: Objective) -> None:
         self.views = views
         self.objective = objective
 
-    def look(self, tables: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+    def evaluate(self, tables: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
         """Violations (rows, k) and the objective (k,) of k tables."""
         violations = []
         for view, (counts, squares) in zip(self.views, tables, strict=True):
@@ -109,8 +109,8 @@ def at_places(curve: Curve, places: list[int] | Tensor) -> Curve:
 class Search:
     """Thresholds of several groups: each curve holds the samples of one group."""
 
-    def __init__(self, judge: Judge, curves: list[Curve]) -> None:
-        self.judge = judge
+    def __init__(self, evaluator: CountEvaluator, curves: list[Curve]) -> None:
+        self.evaluator = evaluator
         self.curves = curves
 
     def run(self, single: float) -> tuple[list[int], float, Tensor]:
@@ -121,12 +121,12 @@ class Search:
         judged.sort(key=lambda pair: pair[0], reverse=True)
         ends = [self._climb(places) for _, places in judged[:_STARTS]]
         best = max(ends, key=self._key)
-        violation, value = self.judge.look(self._tables(best))
+        violation, value = self.evaluator.evaluate(self._tables(best))
         return best, float(value[0]), violation[:, 0]
 
     def _starts(self) -> list[list[int]]:
         """For each bounded rate and many levels, the thresholds at which every group comes nearest to the level."""
-        names = {row.rate for view in self.judge.views for row in view.rows} or {RATES["positive_rate"]}
+        names = {row.rate for view in self.evaluator.views for row in view.rows} or {RATES["positive_rate"]}
         levels = torch.linspace(0, 1, _LEVELS, dtype=torch.float64)
         starts: list[list[int]] = []
         for rate in sorted(names):
@@ -144,7 +144,7 @@ class Search:
             before = list(places)
             for k in range(len(self.curves)):
                 trial = [*places]
-                trial[k] = best_place(*self.judge.look(self._tables(places, free=k)))
+                trial[k] = best_place(*self.evaluator.evaluate(self._tables(places, free=k)))
                 if self._key(trial) > self._key(places):
                     places = trial
             if places == before:
@@ -152,14 +152,14 @@ class Search:
         return places
 
     def _key(self, places: list[int]) -> tuple[float, float]:
-        violation, value = self.judge.look(self._tables(places))
+        violation, value = self.evaluator.evaluate(self._tables(places))
         worst = max(float(violation.max()), 0.0)
         return -worst if worst > TOLERANCE else 0.0, float(value[0])
 
     def _tables(self, places: list[int], free: int | None = None) -> list[tuple[Tensor, Tensor]]:
         """Counts of everyone, with the threshold of one group left open."""
         tables = []
-        for v in range(len(self.judge.views)):
+        for v in range(len(self.evaluator.views)):
             pair = []
             for which in (0, 1):
                 parts = [

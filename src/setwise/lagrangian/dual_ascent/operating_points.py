@@ -1,7 +1,8 @@
 """Operating points by dual ascent: a threshold and one multiplier per point instead of one per example.
 
-For each task L = goal + lambda (limit - bound), everything over n = |S+|, as in ``FloorProblem``; the threshold goes
-down its slope, lambda up along the limit's violation. This is the rate-constraint form of the papers' appendix.
+For each task L = goal + lambda (limit - bound), everything over n = |S+|, as in ``OperatingPointProblem``; the
+threshold goes down its slope, lambda up along the limit's violation. This is the rate-constraint form of the papers'
+appendix.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from setwise.lagrangian.regularizers.problems import Sizes
 from setwise.lagrangian.regularizers.tasks import Tasks
 
 
-class DualizedFloors(nn.Module):
+class OperatingPoints(nn.Module):
     """Threshold and multiplier of every operating point.
 
     Args:

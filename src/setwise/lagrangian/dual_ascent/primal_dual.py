@@ -23,19 +23,7 @@ from torch import Tensor, nn
 
 from setwise.lagrangian.dual_ascent.projection_threshold import sorted_threshold
 from setwise.lagrangian.multipliers import ExampleMultipliers, Multipliers
-from setwise.lagrangian.regularizers.problems import FProblem, Sizes
-
-
-class Residuals(NamedTuple):
-    """By how much the current variables break the constraints, each the largest over the tasks."""
-
-    total: float  # |sum tau / T - 1|
-    score: float  # max (tau_i - q_i)+
-    level: float  # max (tau_i - eps)+
-
-    def largest(self) -> float:
-        """The largest of the three."""
-        return max(self)
+from setwise.lagrangian.regularizers.problems import FBetaProblem, Sizes
 
 
 class Batch(NamedTuple):
@@ -49,7 +37,7 @@ class Batch(NamedTuple):
     factor: Tensor  # what a member of S- counts beside one of S+, 1 but for balanced batches, shape: (tasks,)
 
 
-class Dualized(nn.Module):
+class PrimalDual(nn.Module):
     """tau, eps and the multipliers lambda, mu (and gamma) of every task.
 
     Args:
@@ -66,7 +54,7 @@ class Dualized(nn.Module):
     tau_sum: Tensor  # of the members of S+, kept up to date, shape: (tasks,)
 
     def __init__(
-        self, rows: int, tasks: int, problem: FProblem, *, full: bool, augmented: float, maximum: float | None
+        self, rows: int, tasks: int, problem: FBetaProblem, *, full: bool, augmented: float, maximum: float | None
     ) -> None:
         super().__init__()
         self.problem = problem
@@ -84,7 +72,7 @@ class Dualized(nn.Module):
         """The level eps of each task."""
         return self.eps
 
-    def take(self, rows: Tensor) -> None:
+    def reindex(self, rows: Tensor) -> None:
         """Row i becomes what was row ``rows[i]``, or a new one where that is -1."""
         kept = (rows >= 0)[:, None]
         self.tau = torch.where(kept, self.tau[rows.clamp(min=0)], torch.ones_like(self.tau[:1]))
@@ -177,13 +165,13 @@ class Dualized(nn.Module):
         """Bring the running sum of tau in line with the members of S+ among all rows."""
         self.tau_sum.copy_(torch.where(own, self.tau, 0.0).double().sum(0))
 
-    def residuals(self, scores: Tensor, own: Tensor, total: Tensor) -> Residuals:
-        """What the current variables lack, for the scores of all rows."""
+    def residual(self, scores: Tensor, own: Tensor, total: Tensor) -> float:
+        """By how much the variables break a constraint, for the scores of all rows: the largest over the tasks."""
         zero = self.tau.new_zeros(())
-        over = torch.where(own, self.tau - scores.to(self.tau), zero).clamp(min=0)
-        above = torch.where(own, self.tau - self.eps, zero).clamp(min=0)
-        short = (self.tau_sum / total.double() - 1).abs()
-        return Residuals(float(short.max()), float(over.max()), float(above.max()))
+        over = torch.where(own, self.tau - scores.to(self.tau), zero)  # of tau_i <= q_i
+        above = torch.where(own, self.tau - self.eps, zero)  # of tau_i <= eps
+        short = (self.tau_sum / total.double() - 1).abs()  # of sum tau / T = 1
+        return max(float(short.max()), float(over.clamp(min=0).max()), float(above.clamp(min=0).max()))
 
 
 def _force(duals: Multipliers, violation: Tensor, rows: Tensor) -> Tensor:

@@ -30,8 +30,7 @@ import torch
 from torch import Tensor, nn
 
 from setwise import _checks
-from setwise.lagrangian.dual_ascent.approximate_threshold import sampled_threshold, sinkhorn_threshold
-from setwise.lagrangian.dual_ascent.projection_threshold import exact_threshold
+from setwise.lagrangian.dual_ascent.projection_threshold import exact_threshold, sampled_threshold, sinkhorn_threshold
 
 METHODS = ("newton", "sort", "one_pass", "sampled", "sinkhorn")
 """The names that :func:`project` takes as ``method``."""

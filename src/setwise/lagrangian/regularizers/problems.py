@@ -7,18 +7,29 @@ Each has one free variable, one constraint and so one multiplier m >= 0; what is
 At the exact variable and multiplier of the scores q this is the optimal value V*(q), and by the envelope theorem its
 gradient by the scores is V*'s. A mini-batch gives an unbiased estimate of it, with nothing to ascend.
 
-- :class:`FProblem`, problem (3) of Ravi et al. 2019 for F-beta: with n = |S+| and the variable eps,
+- :class:`FBetaProblem`, problem (3) of Ravi et al. 2019 for F-beta: with n = |S+| and the variable eps,
 
       min  beta^2 n eps + sum_{S-} phi(eps + q_j)   s.t.  sum_{S+} min(eps, q_i) >= total,  eps >= 0.
 
   phi does not decrease, so the optimum is the smallest feasible eps, whatever phi is: the level to which water must
   rise. m = (beta^2 n + sum phi'(eps + q_j)) / #{i: q_i > eps}. ``total = 1`` is the papers' scale, in which scores are
   of order 1/n; ``total = n`` is the same problem for scores of order 1.
-- :class:`FloorProblem`, an operating point with a threshold b as the variable: with H+ = sum_{S+} relu(1 + b - q_i)
-  and H- = sum_{S-} relu(1 + q_j - b), both over n, minimize one of them while a constraint on both holds.
+- :class:`OperatingPointProblem` with a threshold b as the variable: with H+ = sum_{S+} relu(1 + b - q_i) and
+  H- = sum_{S-} relu(1 + q_j - b), both over n, minimize one of them while a constraint on both holds.
 
 ``cap`` bounds the multiplier. Where the problem has no feasible point the constraint is a penalty of that weight, so
 that value and gradient are finite; where it has one the value is exact and only the weight of S+ is bounded.
+
+The surrogate phi(z), z = eps + q, is what a score of S- costs: convex and not decreasing.
+
+=============  ==========================  =================================
+name           phi(z)                      note
+=============  ==========================  =================================
+``hinge``      max(0, z)                   the linear program of the papers
+``squared``    max(0, z)^2                 harder on the worst
+``logistic``   log(1 + exp z)              smooth, never quite done
+``margin``     max(0, 1 + z)               asks for a distance of 1 more
+=============  ==========================  =================================
 """
 
 from __future__ import annotations
@@ -31,12 +42,43 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import softplus
 
-from setwise.lagrangian.regularizers.surrogates import SURROGATES, Surrogate
+from setwise import _checks
 
 PASSES = 200  # of Newton's iteration, which ends by itself after a few
 HALVINGS = 64  # of an interval: down to rounding in float64
 SLACK = 1e-12  # relative: rounding alone makes no problem infeasible
+
+
+@dataclass(frozen=True)
+class Surrogate:
+    """A function of one number and its derivative (from the left at a kink)."""
+
+    name: str
+    value: Callable[[Tensor], Tensor]
+    slope: Callable[[Tensor], Tensor]
+
+
+def _step(z: Tensor) -> Tensor:
+    return (z > 0).to(z.dtype)
+
+
+SURROGATES = {
+    surrogate.name: surrogate
+    for surrogate in (
+        Surrogate("hinge", torch.relu, _step),
+        Surrogate("squared", lambda z: torch.relu(z).square(), lambda z: 2 * torch.relu(z)),
+        Surrogate("logistic", softplus, torch.sigmoid),
+        Surrogate("margin", lambda z: torch.relu(1 + z), lambda z: _step(1 + z)),
+    )
+}
+
+
+def surrogate_by_name(name: str) -> Surrogate:
+    """The surrogate of a name, or an error that lists them."""
+    _checks.one_of("surrogate", name, SURROGATES)
+    return SURROGATES[name]
 
 
 class Optimum(NamedTuple):
@@ -69,7 +111,7 @@ class Sizes(NamedTuple):
         return Sizes(self.positives[tasks], self.negatives[tasks], self.total[tasks])
 
 
-class SetProblem(abc.ABC):
+class TwoSetProblem(abc.ABC):
     """A problem over two sets of scores."""
 
     @abc.abstractmethod
@@ -113,7 +155,7 @@ class SetProblem(abc.ABC):
 
 
 @dataclass(frozen=True)
-class FProblem(SetProblem):
+class FBetaProblem(TwoSetProblem):
     """F-beta; see the module's text."""
 
     beta: float = 1.0
@@ -169,7 +211,7 @@ class FProblem(SetProblem):
 
 
 @dataclass(frozen=True)
-class FloorProblem(SetProblem):
+class OperatingPointProblem(TwoSetProblem):
     """An operating point: minimize ``goal`` . (H+, H-) subject to ``limit`` . (H+, H-) <= ``bound`` (or a share of S-).
 
     Args:
@@ -187,17 +229,17 @@ class FloorProblem(SetProblem):
     share: bool = False
 
     @classmethod
-    def precision_at_recall(cls, recall: float) -> FloorProblem:
+    def precision_at_recall(cls, recall: float) -> OperatingPointProblem:
         """Fewest false positives while the missed positives stay within 1 - recall."""
         return cls("precision at recall", (0.0, 1.0), (1.0, 0.0), 1 - recall)
 
     @classmethod
-    def recall_at_precision(cls, precision: float) -> FloorProblem:
+    def recall_at_precision(cls, precision: float) -> OperatingPointProblem:
         """Fewest missed positives while H+ + p/(1 - p) H- <= n, which implies precision p."""
         return cls("recall at precision", (1.0, 0.0), (1.0, precision / (1 - precision)), 1.0)
 
     @classmethod
-    def tpr_at_fpr(cls, fpr: float) -> FloorProblem:
+    def tpr_at_fpr(cls, fpr: float) -> OperatingPointProblem:
         """Fewest missed positives while the false positives stay within a share of S-."""
         return cls("tpr at fpr", (1.0, 0.0), (0.0, 1.0), fpr, share=True)
 

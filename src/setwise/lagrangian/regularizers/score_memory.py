@@ -44,6 +44,11 @@ class ScoreMemory(nn.Module):
     def __len__(self) -> int:
         return len(self.seen)
 
+    @property
+    def seen_groups(self) -> Tensor:
+        """The groups of the examples that have a score, UNKNOWN for the others.  # shape: (num_examples,)."""
+        return torch.where(self.seen, self.groups, UNKNOWN)
+
     @torch.no_grad()
     def write(self, index: Tensor, scores: Tensor, groups: Tensor) -> None:
         """Keep the scores, without their gradient; of an example that comes twice, the later."""
@@ -63,7 +68,7 @@ class ScoreMemory(nn.Module):
         self.counts += torch.bincount(after, minlength=size) - torch.bincount(before[before >= 0], minlength=size)
 
     @torch.no_grad()
-    def take(self, source: Tensor) -> None:
+    def reindex(self, source: Tensor) -> None:
         """Row i becomes what was row ``source[i]``, or unknown where that is -1."""
         kept = source >= 0
         rows = source.clamp(min=0)
