@@ -70,6 +70,7 @@ class Certification:
         every = torch.ones(labels.numel(), dtype=torch.bool, device=labels.device)
         kept = every if within is None else within[1].reshape(-1)
         if weights is not None:
+            # Rows of weight zero are no evidence, and the tests would count them as rows.
             kept = kept & (weights.reshape(-1) > 0)
         self.kept = kept
         self.positive: Mask = _array(labels.reshape(-1)[kept] > 0)
@@ -77,6 +78,7 @@ class Certification:
         requirements, self.texts = [], []
         self.others: list[ConstraintBound] = []  # what has no test
         for constraint in constraints:
+            # There is no exact test of either; they are met on the rows at hand and reported as not certified.
             if constraint.difference or constraint.reference is not None:
                 self.others.append(_untested(constraint))
                 continue
@@ -93,6 +95,7 @@ class Certification:
     def _weight(self, max_weight: float | None) -> tuple[NDArray[np.float64] | None, bool]:
         """Weights over their bound, where they differ; and whether the bound is known."""
         weight = self.weight
+        # Equal weights change no rate, and without weights the tests are the exact ones.
         if weight is None or len(weight) == 0 or bool((weight == weight[0]).all()):
             return None, True
         if max_weight is not None and weight.max() > max_weight:
@@ -135,6 +138,7 @@ class Certification:
             counts = np.asarray([self._total(where & said & truth) for said, truth in cells])
             assert self.found is not None  # noqa: S101 (there are findings)
             bound = describe(self.found, finding, counts, certified=certified)
+            # Errors were tested as accuracy; users asked about errors.
             if finding.constraint.name == "accuracy" and text.startswith("error"):
                 bound = replace(bound, estimate=1 - bound.estimate, bound=1 - bound.bound)
             reason = bound.reason or ("" if certified else _ELSEWHERE)
@@ -164,6 +168,7 @@ def _requirements(
     members: list[int | None] = [None]
     if constraint.group is not None:
         there = range(groups) if constraint.member is None else [constraint.member]
+        # A group without rows has nothing to test, unless the constraint names it.
         members = [k for k in there if bool((codes == k).any()) or constraint.member is not None]
     found = []
     for rate in constraint.rates:

@@ -174,10 +174,12 @@ class ThresholdProblem:
         for constraint in constraints:
             codes, groups = constraint.read(labels, group)
             views.append(View(constraint.rows(groups), codes, groups))
+        # Without rows and groups; last, which is where the evaluator looks for it.
         views.append(View((), positives(labels.reshape(-1), name="labels").long(), 1))  # the objective's counts
         self.scores, self.labels, self.group = scores.detach().reshape(-1), labels, group
         self.weights = torch.ones_like(self.scores, dtype=torch.float64) if w is None else w.reshape(-1).double()
         self.evaluator = CountEvaluator(views, objective)
+        # Of certified equals the lowest: a measure that grows downwards can only gain by it on new data.
         self.lowest = asked is not None and grows_downwards(maximize)
         self.curve = running_counts(self.scores, self.weights, views)
         self.constraints, self.asked = constraints, asked
@@ -190,6 +192,7 @@ class ThresholdProblem:
     def best(self, *, constrained: bool = True) -> ThresholdFit:
         """The best single threshold; without the constraints where so asked."""
         if constrained and self.certification is not None:
+            # Certified first, then the best among them: the other way round would void the certificate.
             curve = _allowed(self.curve, self.certification)
             if len(curve.thresholds):
                 return self._certified(self._best_of(curve, constrained=True, certified=True), certified=True)
@@ -198,6 +201,7 @@ class ThresholdProblem:
 
     def _best_of(self, curve: Curve, *, constrained: bool, certified: bool = False) -> ThresholdFit:
         violation, value = self.evaluator.evaluate(curve.tables)
+        # Zeros make every place feasible, and the measure alone decides.
         limits = violation if constrained else torch.zeros_like(violation)
         place = best_place(limits, value, lowest=certified and self.lowest)
         return ThresholdFit(Threshold((float(curve.thresholds[place]),)), float(value[place]), violation[:, place])
@@ -211,6 +215,7 @@ class ThresholdProblem:
 
     def at(self, thresholds: Sequence[float]) -> list[ThresholdFit]:
         """What given thresholds achieve."""
+        # The last score at or above a threshold decides as the threshold does.
         places = [int((self.curve.thresholds >= threshold).sum()) - 1 for threshold in thresholds]
         violation, value = self.evaluator.evaluate(at_places(self.curve, places).tables)
         fits = [
@@ -229,11 +234,13 @@ class ThresholdProblem:
         groups = range(int(members.max()) + 1)
         for k in groups:
             where = members == k
+            # All groups' cells are kept, so that the tables of several curves can be added.
             own = [View(view.rows, view.codes[where], view.groups) for view in self.evaluator.views]
             curves.append(running_counts(self.scores[where], self.weights[where], own))
         start = float(self._best_of(self.curve, constrained=True).threshold)
         if self.asked is None:
             return self._search(curves, start, name)
+        # Bonferroni over the groups: each threshold may fail on its own.
         share = replace(self.asked, confidence=1 - (1 - self.asked.confidence) / len(groups))
         each = [self._certify(share, (f"{name}={k}", members == k)) for k in groups]
         inside = [_allowed(curve, own) for curve, own in zip(curves, each, strict=True)]

@@ -99,6 +99,7 @@ class DualAscent:
         batch, primal_dual = self.term.last, self.term.primal_dual
         if primal_dual is None:
             return
+        # Two steps on one batch would move (tau, eps) twice along the same estimate.
         if batch is None:
             raise _checks.InputError("Expected the term to be called, in training mode, before each `step()`.")
         sizes = self.term.sizes()
@@ -107,6 +108,7 @@ class DualAscent:
             self._wait += 1
             if self._wait >= int(self.dual_every) * self.growth**self._dual_steps:
                 self._ascend(batch, sizes)
+        # The batch is spent; the next step asks for a call of the term.
         self.term.last = None
 
     @torch.no_grad()
@@ -115,6 +117,7 @@ class DualAscent:
         self._epoch += 1
         primal_dual = self.term.primal_dual
         if primal_dual is None:
+            # The exact variant has no steps: its multipliers are solved for.
             self.term.refresh()
             return
         every, sizes = self._everything(), self.term.sizes()
@@ -124,10 +127,12 @@ class DualAscent:
             primal_dual.descend(every, sizes, step=self.primal_step)
             self._moved += int(every.own.sum())
             self._project(every, sizes, None)
+        # Inner steps end with a projection already.
         if not self.inner:
             self._project(every, sizes, None)
         if self.dual_every == "epoch":
             self._wait += 1
+            # Longer inner loops later: near the solution the multipliers need better primal points.
             if self._wait >= self.growth**self._dual_steps:
                 self._ascend(every, sizes)
 
@@ -150,6 +155,7 @@ class DualAscent:
         if self.schedule != "auto":
             return self.schedule
         n = max(2, int(self.term.sizes().positives.max()))
+        # Batches in a pass over the data.
         steps = max(1, len(self.term.memory) // max(1, batch_size))
         every = steps * batch_size * math.log2(max(2, batch_size))
         return "touched" if every < n * math.log2(n) else "epoch"
@@ -166,12 +172,14 @@ class DualAscent:
             first = batch.own.int().cumsum(0) == 1
             only = batch.own & first
         primal_dual.descend(batch, sizes, step=self.primal_step, only=only)
+        # Counted, since the multipliers step in proportion to it.
         self._moved += int((batch.own if only is None else only).sum())
         if primal_dual.full:
             return
         if schedule == "touched":
             self._project(batch, sizes, batch.rows)
         elif only is not None:
+            # The few rows that moved; projecting the others would cost a sort for nothing.
             rows = only.any(1)
             self._project(batch._replace(own=only[rows]), sizes, batch.rows[rows])
         elif schedule == "step" or (isinstance(schedule, int) and self._steps % schedule == 0):
@@ -200,7 +208,9 @@ class DualAscent:
         first, second, third = (factor * step for step in self.dual_step)
         if isinstance(primal_dual, PrimalDual) and self.term.scaling == "normalized":
             share = min(1.0, self._moved / max(1.0, float(sizes.positives.sum())))
+            # mu sees all of tau at once: a full step for a few moved rows would run ahead of the rest.
             second *= share
+            # Along a batch lambda and gamma move for its rows alone, in step with their tau.
             if len(batch.rows) == len(self.term.memory):
                 first, third = first * share, third * share
         if primal_dual is not None:

@@ -55,6 +55,7 @@ class OperatingPoints(nn.Module):
         """A step of the thresholds along the batch's estimate of -dL/db; a pass over the data is one full step."""
         b = self.threshold.detach().clone().requires_grad_()
         force = self.force()
+        # Called under no_grad; the slope is taken by autograd, for a handful of thresholds.
         with torch.enable_grad():
             total = self._sums(batch, sizes, b, force, whole=False).sum()
             (slope,) = torch.autograd.grad(total, b)
@@ -64,6 +65,7 @@ class OperatingPoints(nn.Module):
     def ascend(self, batch: Batch, sizes: Sizes, *, steps: tuple[float, float, float]) -> None:
         """A step of the multipliers along the violation that the batch (usually all examples) shows."""
         b, one, zero = self.threshold, torch.ones_like(self.threshold), torch.zeros_like(self.threshold)
+        # L is linear in the multiplier: the difference at 1 and at 0 is the violation itself.
         with_it, without = (self._sums(batch, sizes, b, force, whole=True) for force in (one, zero))
         bound = self.tasks.constant(b, one, sizes)
         self.violation.copy_(with_it - without + bound)

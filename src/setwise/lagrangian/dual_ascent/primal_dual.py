@@ -59,13 +59,17 @@ class PrimalDual(nn.Module):
         super().__init__()
         self.problem = problem
         self.full = full
+        # tau = eps = 1 meets sum tau = n, the normalized total, from the start.
         self.register_buffer("tau", torch.ones(rows, tasks))
         self.register_buffer("eps", torch.ones(tasks))
+        # float64: it is kept up by adding small differences over a whole epoch.
         self.register_buffer("tau_sum", torch.zeros(tasks, dtype=torch.float64))
         self.score_duals = ExampleMultipliers(rows, columns=tasks, maximum=maximum, augmented=augmented)
+        # An equality: mu may have either sign.
         self.total_dual = Multipliers(tasks, kind="equality", maximum=maximum, augmented=augmented)
         self.level_duals: ExampleMultipliers | None = None
         if full:
+            # gamma_i of tau_i <= eps, which the partial dualization keeps as a constraint and projects onto.
             self.level_duals = ExampleMultipliers(rows, columns=tasks, maximum=maximum, augmented=augmented)
 
     def variables(self) -> Tensor:
@@ -112,6 +116,7 @@ class PrimalDual(nn.Module):
         """
         scores, total = batch.scores.to(self.tau), sizes.total.to(self.tau)
         tau = self.tau[batch.rows]
+        # The total over all rows, not the batch's: mu acts on the one constraint that they share.
         mean = (self.tau_sum / total.double() - 1).to(tau)
         force = self.total_dual() + self.total_dual.augmented * mean + self.weights(scores, batch.rows)
         slope = torch.where(batch.other, self.problem.surrogate.slope(self.eps + scores), 0.0).sum(0)
@@ -119,14 +124,17 @@ class PrimalDual(nn.Module):
         if self.level_duals is not None:
             level = _force(self.level_duals, tau - self.eps, batch.rows)
             force = force + level
+            # eps is on the other side of gamma_i (tau_i - eps).
             pull = pull - torch.where(batch.own, level, 0.0).sum(0)
         if only is not None:  # eps must not run ahead of the few tau that move
             pull = pull * only.sum(0) / batch.own.sum(0).clamp(min=1)
         moved = torch.where(batch.own if only is None else only, tau - step * force, tau)
         self.tau[batch.rows] = moved
+        # By the difference, in O(batch).
         self.tau_sum += (moved - tau).double().sum(0)
         self.eps -= step * pull / total
         if self.full:
+            # All that is left to project onto where tau_i <= eps has multipliers.
             self.eps.clamp_(min=0.0)
 
     @torch.no_grad()
@@ -142,6 +150,7 @@ class PrimalDual(nn.Module):
             members = own[:, k].nonzero()[:, 0]
             where = members if rows is None else rows[members]
             before = self.tau[where, k]
+            # Weight 1/T of each tau: the projection is in the metric of the steps.
             eps = sorted_threshold(before, self.eps[k], weight=1 / float(total[k])).to(before)
             tau = before.clamp(max=float(eps))
             self.tau_sum[k] += (tau - before).double().sum()

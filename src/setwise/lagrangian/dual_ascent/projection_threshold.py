@@ -43,6 +43,7 @@ def exact_threshold(gamma: Tensor, delta: Tensor, method: str) -> Tensor:
     readable = _checks.values_are_readable()
     if not (readable and gamma.device.type == "cpu" and (gamma.ndim == 1 or gamma.shape[-1] >= _LONG)):
         return _newton_torch(gamma, delta) if readable and method == "newton" else sorted_threshold(gamma, delta)
+    # Row by row in NumPy: on the CPU its masks and sorts beat torch's for single long rows.
     solve = {"newton": _newton, "sort": _by_sorting, "one_pass": _one_pass}[method]
     rows = gamma.detach().reshape(delta.numel(), gamma.shape[-1]).numpy()
     found = [solve(row, float(start)) for row, start in zip(rows, delta.detach().reshape(-1), strict=True)]
@@ -64,6 +65,7 @@ def _newton_torch(gamma: Tensor, delta: Tensor) -> Tensor:
     """Newton passes over all rows at once, each over all entries."""
     wide = torch.float32 if gamma.device.type == "mps" else torch.float64
     entries, start = gamma.detach().to(wide), delta.detach().to(wide)
+    # The root e = delta + sum relu(gamma_i - e) is at least delta, and what is below 0 is clamped anyway.
     bound = start.clamp(min=0.0)  # shape: (*batch,)
     left = torch.full_like(bound, torch.inf)
     while True:
@@ -94,6 +96,7 @@ def _guess(gamma: NDArray[Any], delta: float) -> float:
     some = np.sort(gamma[:: gamma.size // _SAMPLE].astype(np.float64))[::-1]
     weight = gamma.size / some.size
     means = (delta + weight * np.cumsum(some)) / (1 + weight * np.arange(1, some.size + 1))
+    # How many of the sample are above the root of the sample.
     above = int(np.count_nonzero(some > max(float(means.max()), delta)))
     place = above + int(3 * math.sqrt(above)) + 8  # three standard errors of the count further down
     return float(some[min(place, some.size - 1)])

@@ -76,6 +76,7 @@ def exact_value(
     """
     wide, inside, problem = _read(scores, groups, beta, total, surrogate)
     value = problem.value(wide[inside], wide[~inside], total=total)
+    # Solved in float64 whatever comes in; handed back in the precision of losses.
     return value if scores.dtype == torch.float64 else value.to(torch.float32)
 
 
@@ -88,6 +89,7 @@ def exact_multipliers(
     """
     wide, inside, problem = _read(scores.detach(), groups, beta, total, surrogate)
     optimum = problem.solve(wide[inside], wide[~inside], total=total)
+    # Only where q_i binds: at or above eps the other constraint, tau_i <= eps, does.
     below = inside & (wide < optimum.variable)
     zero = torch.zeros_like(wide)
     example = torch.where(below, torch.full_like(wide, optimum.multiplier), zero)

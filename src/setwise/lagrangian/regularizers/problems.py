@@ -143,6 +143,7 @@ class TwoSetProblem(abc.ABC):
         optimum = self.solve(positive.detach(), negative.detach(), total=total)
         if math.isinf(optimum.multiplier):  # infeasible, or feasible at one point, where no gradient is finite
             return positive.new_tensor(optimum.value)
+        # Danskin's theorem: V* has the gradient of L at the optimum, so the solver is not differentiated.
         return self.lagrangian(positive, negative, optimum, total=total)
 
     def lagrangian(self, positive: Tensor, negative: Tensor, optimum: Optimum, *, total: float) -> Tensor:
@@ -165,6 +166,7 @@ class FBetaProblem(TwoSetProblem):
         """Newton's iteration for the level, and where there is none a bisection for the capped problem."""
         level = water_level(positive, total)
         if math.isfinite(level):
+            # Raising eps by one raises the sum of min(eps, q_i) by the number of scores above it.
             above = int((positive > level).sum())
             multiplier = self._slope(negative, level, len(positive)) / above if above else math.inf
             value = self.objective(positive, negative, level, total=total)
@@ -205,6 +207,7 @@ class FBetaProblem(TwoSetProblem):
         def pays(eps: float) -> bool:
             return self._slope(negative, eps, len(positive)) < cap * int((positive > eps).sum())
 
+        # Even the first step costs more than the penalty returns: eps stays at its bound.
         if len(positive) == 0 or not pays(0.0):
             return 0.0
         return _boundary(pays, 0.0, float(positive.max()))
@@ -248,6 +251,7 @@ class OperatingPointProblem(TwoSetProblem):
         if len(positive) == 0 or len(negative) == 0:
             return Optimum(0.0, 0.0, 0.0, feasible=True)  # nothing to separate: no threshold is wrong
         scores = torch.cat([positive, negative])
+        # Beyond these every hinge is zero or linear, so that no root lies outside.
         low, high = float(scores.min()) - 2, float(scores.max()) + 2
 
         def slopes(b: float) -> tuple[float, float]:
@@ -258,12 +262,14 @@ class OperatingPointProblem(TwoSetProblem):
         def short(b: float) -> float:
             return self.violation(positive, negative, b, total=total)
 
+        # The constraint is convex in b: if its lowest point breaks it, every b does.
         best = _boundary(lambda b: slopes(b)[1] < 0, low, high) if self.limit[1] else low
         if short(best) <= SLACK * max(1.0, self.bound):
             # where the objective falls with b the largest feasible one, else the smallest
             falls = self.goal[1] > 0
             edge = _boundary(lambda b: (short(b) <= 0) == falls, *((best, high) if falls else (low, best)))
             gain, cost = slopes(edge)
+            # Stationarity of L at the edge; where both fall the constraint does not bind.
             multiplier = min(-gain / cost if cost * gain < 0 else 0.0, cap)
             return Optimum(self.objective(positive, negative, edge, total=total), edge, multiplier, feasible=True)
         if math.isinf(cap):
@@ -316,9 +322,11 @@ def water_level(scores: Tensor, total: float) -> float:
         count = int(above.sum())
         rest = float(scores.masked_fill(above, 0.0).sum())
         if count == 0:
+            # Scores that sum to the total exactly are feasible, whatever order they are added in.
             slack = SLACK * max(total, float(scores.abs().sum()))
             return eps if float(scores.clamp(max=eps).sum()) >= total - slack else math.inf
         raised = (total - rest) / count
+        # Newton on a concave function rises monotonically; no rise is the root, to the last bit.
         if raised <= eps * (1 + 1e-16):
             break
         eps = raised

@@ -152,12 +152,15 @@ class SMeasure(nn.Module):
         scores, groups, rows = self._read(score, group, index, ranks)
         own, other = self.tasks.members(groups)
         if self.training:
+            # First, so that the counts which scale the batch include the batch itself.
             self._remember(scores, groups, rows, own)
         sizes = self.sizes()
         batch = self._batch(self.tasks.scores(scores), own, other, rows, sizes)
         if self.training:
+            # Detached, or the graph of this batch would live until the next.
             self.last = batch._replace(scores=batch.scores.detach())
         if len(rows) == 0:
+            # A zero that still has a graph, so that the caller's backward works on an empty batch too.
             return score.sum() * 0.0
         if self.variant == "exact" and self._due(len(rows)):
             self.refresh()
@@ -170,6 +173,7 @@ class SMeasure(nn.Module):
         zero = batch.scores.new_zeros(())
         ours = (up * torch.where(batch.own, positive, zero)).sum(0)
         sums = ours + (down * torch.where(batch.other, negative, zero)).sum(0)
+        # Without S+ there is nothing to find, and no n to divide by.
         return torch.where(sizes.positives > 0, constant + sums / sizes.total, zero)
 
     def _weights(self, batch: Batch, sizes: Sizes) -> tuple[Tensor, Tensor]:
@@ -178,14 +182,16 @@ class SMeasure(nn.Module):
         if self.scaling == "paper":
             return one, one
         if self.sampling == "balanced":
+            # Balanced batches have more of the rare set: each set is scaled to its own size.
             return sizes.positives / batch.own.sum(0).clamp(min=1), sizes.negatives / batch.other.sum(0).clamp(min=1)
+        # By known examples, so that the first pass over the data is unbiased for what it has seen.
         each = one * self.memory.counts.sum() / len(batch.rows)
         return each, each
 
     def _batch(self, scores: Tensor, own: Tensor, other: Tensor, rows: Tensor, sizes: Sizes) -> Batch:
         one = torch.ones_like(sizes.total)
         batch = Batch(scores, own, other, rows, one, one)
-        if self.primal_dual is None or len(rows) == 0 or not self._is_normalized:
+        if self.primal_dual is None or len(rows) == 0 or self.scaling == "paper":
             return batch
         up, down = self._weights(batch, sizes)
         return batch._replace(share=1 / up, factor=down / up)
@@ -199,8 +205,8 @@ class SMeasure(nn.Module):
             groups: In the order of the data set.  # shape: (num_examples,)
         """
         index = torch.arange(self.num_examples, device=self.memory.groups.device)
-        scores = self.memory.scores.new_zeros(self.num_examples, self._score_width)
-        _, found, rows = self._read(scores if self._score_width > 1 else scores[:, 0], groups, index)
+        scores = self.memory.scores.new_zeros(self.num_examples, self.tasks.rows * self.tasks.width)
+        _, found, rows = self.tasks.spread(scores, read_group(groups, index, self.num_groups), index)
         self.memory.write_groups(rows, found)
         if isinstance(self.primal_dual, PrimalDual):
             self.primal_dual.start(self.tasks.members(self.memory.groups)[0])
@@ -215,6 +221,7 @@ class SMeasure(nn.Module):
 
     def _due(self, rows: int) -> bool:
         self._since += rows
+        # Solving after every batch would cost a pass over the data each time.
         return not bool(self._solved) or int(self._since) * SOLVES >= len(self.memory)
 
     def resize(self, num_examples: int) -> None:
@@ -240,14 +247,12 @@ class SMeasure(nn.Module):
         """The settings, for ``repr``."""
         return f"num_examples={self.num_examples}, measure={self.measure!r}, variant={self.variant!r}"
 
-    @property
-    def _score_width(self) -> int:
-        return 1 if self.num_groups == 2 else self.num_groups
-
     def _remember(self, scores: Tensor, groups: Tensor, rows: Tensor, own: Tensor) -> None:
         if self.memory.scores.device != scores.device:
+            # The first batch tells where the scores are; buffers made on the CPU follow.
             self.to(scores.device)
         if isinstance(self.primal_dual, PrimalDual):
+            # tau of members that have just become known joins the running sum.
             fresh = self.memory.groups[rows] < 0
             added = torch.where(own & fresh[:, None], self.primal_dual.tau[rows], 0.0)
             self.primal_dual.tau_sum += added.double().sum(0)
@@ -281,10 +286,9 @@ class SMeasure(nn.Module):
         index = torch.arange(len(scores), device=scores.device)
         wide = read_scores(scores, index, len(scores), self.num_groups).double()
         rows, kinds, _ = self.tasks.spread(wide, read_group(groups, index, self.num_groups), index)
-        values, own, other = self.tasks.scores(rows), *self.tasks.members(kinds)
         found = []
-        for k, problem in enumerate(self.tasks.each()):
-            positive, negative = values[own[:, k], k], values[other[:, k], k]
+        for problem, positive, negative in self.tasks.split(rows, kinds):
+            # Operating points are always over n = |S+|, whatever the scale of problem (3).
             whole = total if isinstance(problem, FBetaProblem) else float(max(1, len(positive)))
             found.append(problem.value(positive, negative, total=whole))
         value = torch.stack(found).mean()
@@ -308,6 +312,7 @@ class SMeasure(nn.Module):
             raise _checks.InputError(f"Expected an F-measure for a bound on it, but the measure is {self.measure!r}.")
         if value is not None:
             return exact.f1_bound(value, groups, beta=problem.beta)
+        # The bound is proved for the hinge program alone.
         program = FBetaProblem(problem.beta)
         values = [program.solve(ours, others, total=max(1.0, len(ours))).value for _, ours, others, _ in self._sets()]
         return mean([exact.f1_bound(value, beta=problem.beta) for value in values])
@@ -341,6 +346,7 @@ class SMeasure(nn.Module):
         with torch.enable_grad():
             leaf = self.memory.scores.detach().clone().double().requires_grad_()
             sizes = self.sizes()
+            # Shares are not used by the parts; any will do.
             every = Batch(self.tasks.scores(leaf), own, other, rows, sizes.total, sizes.total)
             positive, negative, _ = self._parts(every, sizes)
             zero = leaf.new_zeros(())
@@ -352,18 +358,16 @@ class SMeasure(nn.Module):
     def sizes(self) -> Sizes:
         """How many members of S+ and S- each task has among the examples whose group is known."""
         positives, negatives = (count.to(self.memory.scores) for count in self.tasks.sizes(self.memory.counts))
-        total = positives.clamp(min=1) if self._is_normalized else torch.ones_like(positives)
+        total = positives.clamp(min=1) if self.scaling == "normalized" else torch.ones_like(positives)
         return Sizes(positives, negatives, total)
 
     def _sets(self) -> Iterator[tuple[TwoSetProblem, Tensor, Tensor, float]]:
         """Problem, scores of S+ and of S-, and total of each task, from what has been seen."""
         seen = self.memory.seen
-        scores = self.tasks.scores(self.memory.scores[seen]).double()
-        own, other = self.tasks.members(self.memory.groups[seen])
-        for k, problem in enumerate(self.tasks.each()):
-            positive, negative = scores[own[:, k], k], scores[other[:, k], k]
-            total = float(max(1, len(positive))) if self._is_normalized else 1.0
-            yield problem, positive, negative, total
+        for problem, positive, negative in self.tasks.split(
+            self.memory.scores[seen].double(), self.memory.groups[seen]
+        ):
+            yield problem, positive, negative, float(max(1, len(positive))) if self.scaling == "normalized" else 1.0
 
     def _optima(self, *, capped: bool) -> list[Optimum]:
         found = []
@@ -371,14 +375,11 @@ class SMeasure(nn.Module):
             if len(positive) == 0:
                 found.append(Optimum(math.inf, 0.0, 0.0, feasible=False))
                 continue
-            cap = self._cap(problem, len(negative) / len(positive)) if capped else math.inf
-            found.append(problem.solve(positive, negative, total=total, cap=cap))
+            # What S- can pull with at most: beta^2, the price of eps, and a slope of one for each of its members.
+            beta = problem.beta if isinstance(problem, FBetaProblem) else 1.0
+            cap = beta**2 + len(negative) / len(positive) if self.max_multiplier is None else self.max_multiplier
+            found.append(problem.solve(positive, negative, total=total, cap=cap if capped else math.inf))
         return found
-
-    def _cap(self, problem: TwoSetProblem, ratio: float) -> float:
-        if self.max_multiplier is not None:
-            return self.max_multiplier
-        return (problem.beta**2 if isinstance(problem, FBetaProblem) else 1.0) + ratio
 
     def _parts(self, batch: Batch, sizes: Sizes) -> tuple[Tensor, Tensor, Tensor]:
         if self.primal_dual is not None:
@@ -392,10 +393,6 @@ class SMeasure(nn.Module):
     def num_examples(self) -> int:
         """How many examples the data set has."""
         return len(self.memory) // self.tasks.rows
-
-    @property
-    def _is_normalized(self) -> bool:
-        return self.scaling == "normalized"
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
         super()._load_from_state_dict(state_dict, prefix, *rest)

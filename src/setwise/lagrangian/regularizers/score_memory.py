@@ -54,6 +54,7 @@ class ScoreMemory(nn.Module):
         """Keep the scores, without their gradient; of an example that comes twice, the later."""
         if scores.dtype == torch.float64 and self.scores.dtype != torch.float64:
             self.scores = self.scores.double()  # nothing is lost of what a model in double precision says
+        # Detached, or the graph of every past batch would stay alive.
         self.scores[index] = scores.detach().to(self.scores)
         self.seen[index] = True
         self.write_groups(index, groups)
@@ -65,6 +66,7 @@ class ScoreMemory(nn.Module):
         self.groups[index] = groups.to(self.groups)
         after = self.groups[rows].long()
         size = len(self.counts)
+        # The difference, in O(batch): counting all again would cost the data set at every step.
         self.counts += torch.bincount(after, minlength=size) - torch.bincount(before[before >= 0], minlength=size)
 
     @torch.no_grad()
@@ -75,6 +77,7 @@ class ScoreMemory(nn.Module):
         self.scores = torch.where(kept[:, None], self.scores[rows], torch.zeros_like(self.scores[:1]))
         self.groups = torch.where(kept, self.groups[rows], torch.full_like(self.groups[:1], UNKNOWN))
         self.seen = kept & self.seen[rows]
+        # Counted anew: rows may have been dropped or taken twice.
         self.counts = torch.bincount(self.groups[self.groups >= 0].long(), minlength=len(self.counts))
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
@@ -85,5 +88,6 @@ class ScoreMemory(nn.Module):
                 f"but got one of shape {tuple(saved.shape)}; `resize` first."
             )
         if saved is not None:
+            # A state in double precision must not be rounded on its way in.
             self.scores = self.scores.to(saved.dtype)
         super()._load_from_state_dict(state_dict, prefix, *rest)

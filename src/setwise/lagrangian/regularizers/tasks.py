@@ -8,7 +8,7 @@ which every example has one row per group (micro). A measure that is an area has
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -69,15 +69,23 @@ class Tasks:
 
     def scores(self, scores: Tensor) -> Tensor:
         """The score that each task reads, shape (rows, tasks), from shape (rows, width)."""
+        # A view: points of an area all read the same score, and a copy would be ten times the batch.
         return scores.expand(-1, len(self)) if self.width == 1 else scores[:, list(self.columns)]
 
     def members(self, groups: Tensor) -> tuple[Tensor, Tensor]:
         """Who is in S+ and who in S-, both of shape (rows, tasks); groups of -1 (unknown) are in neither."""
         positive = groups.new_tensor(self.positive)
         negative = groups.new_tensor(self.negative)
-        own = groups[:, None] == positive
+        own = groups[:, None] == positive  # shape: (rows, tasks)
+        # Unknown groups (-1) are never "all others": they would count as negatives before they are known.
         other = torch.where(negative < 0, ~own & (groups >= 0)[:, None], groups[:, None] == negative)
         return own, other
+
+    def split(self, scores: Tensor, groups: Tensor) -> Iterator[tuple[TwoSetProblem, Tensor, Tensor]]:
+        """Problem, scores of S+ and scores of S- of each task, from scores (rows, width) and groups (rows,)."""
+        values, (own, other) = self.scores(scores), self.members(groups)
+        for k, problem in enumerate(self.each()):
+            yield problem, values[own[:, k], k], values[other[:, k], k]
 
     def sizes(self, counts: Tensor) -> tuple[Tensor, Tensor]:
         """How many examples are in S+ and in S- of each task, from the number of each group."""
@@ -105,6 +113,7 @@ class Tasks:
         """Rows of the examples: scores (rows, width), groups and row numbers; for micro one row per group."""
         if self.rows == 1:
             return scores.reshape(len(index), self.width), groups, index
+        # Micro averages pool the counts: each example is one row per group, positive in its own.
         classes = torch.arange(self.rows, device=index.device)
         own = (groups[:, None] == classes).to(groups.dtype)
         return scores.reshape(-1, 1), own.reshape(-1), (index[:, None] * self.rows + classes).reshape(-1)
@@ -137,6 +146,7 @@ def _problems(measure: str, surrogate: str) -> tuple[TwoSetProblem, ...]:
         return _fixed(surrogate, [OperatingPointProblem.tpr_at_fpr(level) for level in levels])
     if name in ("auprc", "ap", "average_precision"):
         return _fixed(surrogate, [OperatingPointProblem.precision_at_recall(level) for level in levels])
+    # Spellings are those of every other measure, by the same parser.
     known = parse(measure)  # says what is wrong with a name that is no measure at all
     beta = re.fullmatch(r"f(?:beta\()?([\d.]+)\)?", known.name)
     if beta is not None:
