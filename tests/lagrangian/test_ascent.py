@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 from setwise.lagrangian import DualAscent, SMeasure, exact_value
-from setwise.lagrangian.dual_ascent.primal_dual import Dualized
+from setwise.lagrangian.dual_ascent.primal_dual import PrimalDual
 
 SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 10))]
 
@@ -25,9 +25,9 @@ def linear_scores(seed: int, n: int = 5000) -> tuple[Tensor, Tensor]:
     return 2 * (points @ direction) / direction.norm() + 0.5, groups
 
 
-def variables(term: SMeasure) -> Dualized:
-    assert isinstance(term.dualized, Dualized)
-    return term.dualized
+def variables(term: SMeasure) -> PrimalDual:
+    assert isinstance(term.primal_dual, PrimalDual)
+    return term.primal_dual
 
 
 def ascended(variant: str, seed: int, passes: int, **options: Any) -> SMeasure:

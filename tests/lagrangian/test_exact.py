@@ -10,8 +10,7 @@ from torch import Tensor
 
 from setwise import lp, metrics
 from setwise.lagrangian import exact_multipliers, exact_value, f1_bound, s_measure_program
-from setwise.lagrangian.regularizers.problems import FloorProblem, FProblem, water_level
-from setwise.lagrangian.regularizers.surrogates import SURROGATES
+from setwise.lagrangian.regularizers.problems import SURROGATES, FBetaProblem, OperatingPointProblem, water_level
 
 CASES = 200
 
@@ -180,7 +179,7 @@ def test_capped_problem_is_the_minimum_of_the_penalty() -> None:
     seen = 0
     for _ in range(60):
         positive, negative = (torch.randn(k, generator=generator, dtype=torch.float64) - 0.5 for k in (7, 9))
-        problem, total, cap = FProblem(), 7.0, 2.0
+        problem, total, cap = FBetaProblem(), 7.0, 2.0
         optimum = problem.solve(positive, negative, total=total, cap=cap)
         if optimum.feasible:
             continue
@@ -198,13 +197,13 @@ def test_capped_problem_is_the_minimum_of_the_penalty() -> None:
 
 
 FLOORS = [
-    FloorProblem.precision_at_recall(0.7),
-    FloorProblem.recall_at_precision(0.4),
-    FloorProblem.tpr_at_fpr(0.3),
+    OperatingPointProblem.precision_at_recall(0.7),
+    OperatingPointProblem.recall_at_precision(0.4),
+    OperatingPointProblem.tpr_at_fpr(0.3),
 ]
 
 
-def floor_program(problem: FloorProblem, positive: Tensor, negative: Tensor) -> lp.LinearProgram:
+def floor_program(problem: OperatingPointProblem, positive: Tensor, negative: Tensor) -> lp.LinearProgram:
     """min goal . (H+, H-) s.t. limit . (H+, H-) <= bound, over b, xi+ and xi-."""
     n, m = len(positive), len(negative)
     zero = positive.new_zeros
@@ -220,7 +219,7 @@ def floor_program(problem: FloorProblem, positive: Tensor, negative: Tensor) -> 
 
 
 @pytest.mark.parametrize("problem", FLOORS, ids=lambda p: p.name)
-def test_operating_points_are_those_of_highs(problem: FloorProblem) -> None:
+def test_operating_points_are_those_of_highs(problem: OperatingPointProblem) -> None:
     generator = torch.Generator().manual_seed(7)
     infeasible = 0
     for _ in range(60):

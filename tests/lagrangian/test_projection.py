@@ -527,7 +527,7 @@ class TestLayer:
         with pytest.raises(InputError, match="`samples`"):
             Projection("sampled", samples=0)
         with pytest.raises(TypeError, match="colour"):
-            Projection(colour="red")
+            Projection(colour="red")  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize(

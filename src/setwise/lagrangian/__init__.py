@@ -29,9 +29,14 @@ from setwise.lagrangian.dual_ascent.projection import Projection, project, proje
 from setwise.lagrangian.equal_quality import EqualQuality
 from setwise.lagrangian.group_head import GroupHead
 from setwise.lagrangian.multipliers import ExampleMultipliers, Multipliers
-from setwise.lagrangian.regularizers.exact import ExactMultipliers, exact_multipliers, exact_value, f1_bound
+from setwise.lagrangian.regularizers.exact import (
+    ExactMultipliers,
+    exact_multipliers,
+    exact_value,
+    f1_bound,
+    s_measure_program,
+)
 from setwise.lagrangian.regularizers.problems import Gap
-from setwise.lagrangian.regularizers.program import s_measure_program
 from setwise.lagrangian.regularizers.s_measure import SMeasure
 from setwise.lagrangian.sharded_multipliers import ShardedMultipliers, merge_shards
 

@@ -55,7 +55,6 @@ from setwise.lagrangian.multipliers import Multipliers
 from setwise.measures._base import promote_dtype
 
 FORMS = ("constraint", "worst", "max")
-ERRORS = ("iou", "pixel")
 
 
 class ExampleQuality(NamedTuple):
@@ -152,15 +151,18 @@ class EqualQuality(nn.Module):
         ranks = active(self.process_group)
         parts: tuple[Tensor, Tensor, Tensor] = read() if ranks is None else ranks.rows(read, input)
         loss, errors, codes = parts
+        # Passes for evaluation must not move the shares by which weights are normalized.
         if self.training and torch.is_grad_enabled():
             self._observe(errors, codes)
             self.shares += cell_sums(torch.ones_like(loss, dtype=torch.float64), codes, self.num_groups)
         if self.form == "max":
             present = cell_sums(torch.ones_like(loss), codes, self.num_groups)
+            # A group that the batch lacks has mean 0 and is left out below: it cannot be the worst.
             means = cell_sums(loss, codes, self.num_groups) / present.clamp(min=1)
             return means[present > 0].max() if loss.numel() else loss.sum()
         if not loss.numel():
             return loss.sum()
+        # The mean over examples, not over groups: with equal weights it is the plain loss.
         return (self.weights().to(loss)[codes] * loss).mean()
 
     def _read(
@@ -190,10 +192,13 @@ class EqualQuality(nn.Module):
         a = self.duals()
         if self.form == "constraint":
             a = (a + self.damping * self._violation().to(a)).clamp(min=0)
+            # Before the first dual step the errors are those of an untrained network.
             if int(self.steps) <= self.warm_up:
                 a = torch.zeros_like(a)
         total = self.shares.sum()
+        # Before the first batch groups are taken to be of equal size.
         shares = torch.where(total > 0, self.shares / total, 1 / self.num_groups).to(a)
+        # Shifted by the largest, so that exp cannot overflow; the constant cancels below.
         raw = (a - a.max()).exp()
         return torch.clamp(raw / (shares * raw).sum(), 1 / self.cap, self.cap)
 
@@ -221,6 +226,7 @@ class EqualQuality(nn.Module):
             self.counts.zero_()
             self._observe(errors, codes)
         seen = self.counts > 0
+        # A group not seen since the last step keeps its last error.
         self.errors.copy_(torch.where(seen, self.sums / self.counts.clamp(min=1e-300), self.errors))
         self.sums.zero_()
         self.counts.zero_()
@@ -228,6 +234,7 @@ class EqualQuality(nn.Module):
         if int(self.steps) <= self.warm_up or self.form == "max":
             return
         self.duals.values.grad = None
+        # Steps fall as 1 / sqrt(t): with constant ones the weights would follow the noise of the errors for ever.
         self.duals.record(self._violation())
         self.duals.optimizer(self.dual_learning_rate / math.sqrt(int(self.steps) - self.warm_up)).step()
         self.duals.values.grad = None
@@ -237,10 +244,12 @@ class EqualQuality(nn.Module):
     def _violation(self) -> Tensor:
         """By how much each group is worse than it may be, relative to the mean error; 0 while not all are known."""
         mean = self.errors.mean()
+        # NaN while a group is unknown; a mean of zero leaves nothing to share out, and nothing to divide by.
         if not bool(mean.isfinite()) or float(mean) <= 0:
             return torch.zeros_like(self.errors)
         if self.form == "worst":
             return self.errors / mean
+        # Relative, so that a step means the same for errors of 30 % and of 0.3 %.
         return (self.errors - mean - self.tolerance / 2) / mean
 
     @torch.no_grad()
@@ -253,8 +262,8 @@ class EqualQuality(nn.Module):
         return f"num_groups={self.num_groups}, tolerance={self.tolerance}, form={self.form!r}, cap={self.cap}"
 
 
-def example_quality(logits: Tensor, labels: Tensor, *, error: str = "iou", ignore_index: int = -100) -> ExampleQuality:
-    """Cross-entropy and error of each example: of a classifier 0/1, of a segmentation 1 - IoU or the share of pixels.
+def example_quality(logits: Tensor, labels: Tensor, *, ignore_index: int = -100) -> ExampleQuality:
+    """Cross-entropy and error of each example: of a classifier 0/1, of a segmentation 1 - IoU.
 
     The IoU of an image is the mean over the classes that are in its labels or its prediction. An image without a
     pixel that counts has loss and error 0.
@@ -262,7 +271,6 @@ def example_quality(logits: Tensor, labels: Tensor, *, error: str = "iou", ignor
     Args:
         logits: Scores of the classes.  # shape: (n, classes), or (n, classes, ...) for maps
         labels: Classes.  # shape: (n,), or (n, ...)
-        error: For maps ``"iou"`` or ``"pixel"``.
         ignore_index: Labels that do not count.
 
     >>> example_quality(torch.tensor([[2.0, 0.0], [0.0, 1.0]]), torch.tensor([0, 0])).error
@@ -270,7 +278,6 @@ def example_quality(logits: Tensor, labels: Tensor, *, error: str = "iou", ignor
     """
     _checks.is_floating("logits", logits)
     _checks.is_tensor("labels", labels)
-    _checks.one_of("error", error, ERRORS)
     if logits.ndim < 2 or labels.shape != logits.shape[:1] + logits.shape[2:]:
         raise InputError(
             f"Expected `labels` to have the shape of `logits` without its second dimension, but got "
@@ -285,11 +292,9 @@ def example_quality(logits: Tensor, labels: Tensor, *, error: str = "iou", ignor
     wrong = (predicted != truth) & known
     if labels.ndim == 1:
         return ExampleQuality(each, wrong.to(scores))
+    # An image without a pixel that counts is divided by one and has loss 0.
     pixels = known.sum(1).clamp(min=1)
-    loss = each.sum(1) / pixels
-    if error == "pixel":
-        return ExampleQuality(loss, wrong.sum(1) / pixels)
-    return ExampleQuality(loss, 1 - _image_iou(predicted, truth, known, scores.shape[1]).to(scores))
+    return ExampleQuality(each.sum(1) / pixels, 1 - _image_iou(predicted, truth, known, scores.shape[1]).to(scores))
 
 
 def _image_iou(predicted: Tensor, truth: Tensor, known: Tensor, classes: int) -> Tensor:
@@ -300,7 +305,9 @@ def _image_iou(predicted: Tensor, truth: Tensor, known: Tensor, classes: int) ->
     def per_class(values: Tensor, where: Tensor) -> Tensor:
         return torch.bincount((row + values)[where], minlength=n * classes).reshape(n, classes)
 
+    # One bincount over (image, class) cells in place of a loop over classes.
     both = per_class(predicted, known & (predicted == truth))
+    # Ignored labels may be negative; they are clamped for bincount and left out by `known`.
     union = per_class(predicted, known) + per_class(truth.clamp(min=0), known) - both
     there = union > 0
     mean = torch.where(there, both / union.clamp(min=1), 0.0).sum(1) / there.sum(1).clamp(min=1)

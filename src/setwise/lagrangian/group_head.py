@@ -16,6 +16,7 @@ class _Scores(nn.LazyLinear):
 
     def reset_parameters(self) -> None:
         """See :func:`_start`; before the first input there is nothing to start."""
+        # LazyLinear calls this before it knows its width, too.
         if self.in_features and not self.has_uninitialized_params():
             _start(self)
 
@@ -86,10 +87,12 @@ class GroupHead(nn.Module):
         if name is not None:
             _check_name(network, name)
         head = cls(in_features, num_groups)
+        # The head has to be where the features will be, and of their type.
         example = next((p for p in network.parameters() if p.is_floating_point()), None)
         if example is not None:
             head.to(device=example.device, dtype=example.dtype)
         head._layer = layer
+        # No handle is kept: it would not survive a copy of the network, the hook object does.
         watched.register_forward_hook(_Keep(head))
         if name is not None:
             network.add_module(name, head)
@@ -121,6 +124,7 @@ class GroupHead(nn.Module):
                     found = True
         if not found:
             raise InputError("Expected `network` to be the one this head is attached to, but it is another.")
+        # A list, because children are deleted while we go.
         for name, module in list(network.named_children()):
             if module is self:
                 delattr(network, name)
@@ -154,6 +158,7 @@ class _Keep:
 
     def __call__(self, _module: nn.Module, _inputs: tuple[Any, ...], output: Any) -> None:
         features = _first_tensor(output)
+        # With its graph: the term's gradient is to reach the network through the head.
         self.head._features = features  # noqa: SLF001 (its own head)
         if isinstance(self.head.linear, _Scores):  # the first forward tells the width
             with torch.no_grad():
@@ -162,6 +167,7 @@ class _Keep:
 
 def _start(linear: nn.Linear) -> nn.Linear:
     """At zero, see :class:`GroupHead`."""
+    # At zero the head passes no gradient on, so it learns before it pulls at the features.
     nn.init.zeros_(linear.weight)
     nn.init.zeros_(linear.bias)
     return linear
@@ -205,6 +211,7 @@ def _pool(features: Tensor, mask: Tensor | None) -> Tensor:
     if features.ndim == 3:
         return features.mean(dim=1) if mask is None else _masked_mean(features, mask)
     if features.ndim > 3:
+        # Global average pooling, as class activation maps need it.
         return features.flatten(2).mean(dim=2)
     raise InputError(
         f"Expected `features` of shape (B, K), (B, K, H, W) or (B, T, K), but got {tuple(features.shape)}."

@@ -91,6 +91,7 @@ class Multipliers(nn.Module):
         _checks.in_range("augmented", augmented, 0.0, open_high=True)
         self.init = float(init)
         self._augmented = float(augmented)
+        # No gradient by autograd: the model must not descend on what is to be maximized.
         self.values = nn.Parameter(torch.full(shape, self.init), requires_grad=False)
 
     @property
@@ -116,11 +117,14 @@ class Multipliers(nn.Module):
             index: Which constraints the violations belong to.  # shape: (*rows,)
         """
         self._check(violation, index)
+        # The multipliers may stay on the CPU while the batch is on another device.
         value = self.forward(index).to(violation.device).reshape(violation.shape)
         rho = self._augmented
+        # The formula below divides by rho; without it an inactive constraint is left to its falling multiplier.
         if rho == 0:
             return value * violation
         if self.kind == "equality":
+            # Equalities are never inactive, so nothing is cut off.
             return value * violation + (rho / 2) * violation**2
         # (relu(rho g + lambda)^2 - lambda^2) / (2 rho) without a difference of large squares
         kept = torch.maximum(violation, -value / rho)
@@ -136,6 +140,7 @@ class Multipliers(nn.Module):
             index: Which constraints the violations belong to.  # shape: (*rows,)
         """
         self._check(violation, index)
+        # The true violation need not be differentiable, and must not pull the model by a second path.
         found = violation.detach().to(self.values)
         if index is None:
             self._accumulate(found.reshape(self.values.shape))
@@ -150,6 +155,7 @@ class Multipliers(nn.Module):
     def _accumulate(self, gradient: Tensor) -> None:
         before = self.values.grad
         if before is None:
+            # A copy: the gradient may be the caller's own violations, which it is free to overwrite.
             self.values.grad = gradient.clone() if gradient.layout == torch.strided else gradient
         elif gradient.layout == torch.strided:
             self.values.grad = gradient + before  # in this order: dense + sparse is defined, sparse + dense is not
@@ -170,6 +176,7 @@ class Multipliers(nn.Module):
         g = violation.detach()
         if self.kind == "equality":
             return g.abs()
+        # Complementary slackness as one number: with lambda = 0 slack costs nothing, with lambda > 0 it does.
         return torch.maximum(g, -self.forward(index).to(g.device).reshape(g.shape)).abs()
 
     def optimizer(self, learning_rate: float, **options: Any) -> torch.optim.SGD:
@@ -181,6 +188,7 @@ class Multipliers(nn.Module):
         """
         _checks.in_range("learning_rate", learning_rate, 0.0, open_high=True)
         ascent = torch.optim.SGD([self.values], lr=learning_rate, maximize=True, **options)
+        # Clipping inside the step, so that no caller can read a multiplier out of its bounds.
         ascent.register_step_post_hook(self._after_step)
         return ascent
 
@@ -188,6 +196,7 @@ class Multipliers(nn.Module):
         gradient = self.values.grad
         if gradient is not None and gradient.layout == torch.sparse_coo:
             with torch.no_grad():
+                # Only rows of the batch have moved; clipping all would cost the whole data set at every step.
                 self._clip(gradient._indices()[0])  # noqa: SLF001 (the public name wants a coalesced one)
         else:
             self.project_()
@@ -227,6 +236,7 @@ class Multipliers(nn.Module):
             _checks.is_tensor("index", index)
             shape = torch.Size([*index.shape, *self.values.shape[1:]])
         elif self.values.numel() == 1 and violation.numel() == 1:
+            # A bare number would otherwise have to be reshaped by every caller with one constraint.
             shape = violation.shape  # one constraint: a plain number is as good
         if violation.shape != shape:
             raise _checks.InputError(
@@ -313,15 +323,8 @@ class ExampleMultipliers(Multipliers):
             num_examples: How many examples there are now.
             shrink: Whether fewer than before may be meant, whose multipliers are then lost.
         """
-        _checks.is_count("num_examples", num_examples, 0)
-        if num_examples < self.num_examples and not shrink:
-            raise _checks.InputError(
-                f"Expected `num_examples` to be at least {self.num_examples}, as many as there are, but got "
-                f"{num_examples}; `shrink=True` drops the last ones."
-            )
-        rows = self.values.detach()[:num_examples]
-        new = rows.new_full((int(num_examples) - len(rows), *rows.shape[1:]), self.init)
-        self._replace(torch.cat([rows, new]))
+        self._check_size(num_examples, shrink=shrink)
+        self._grow(self.values.detach()[:num_examples], int(num_examples))
 
     def reindex(self, source: Tensor) -> None:
         """Give example i the multiplier of what was example ``source[i]``, or ``init`` where that is -1.
@@ -332,22 +335,42 @@ class ExampleMultipliers(Multipliers):
         Args:
             source: For each example of the new order its old index.  # shape: (num_examples,)
         """
-        rows = read_integers("source", source, -1, self.num_examples, self.values.device)
-        if rows.ndim != 1:
-            raise _checks.InputError(f"Expected `source` to have one dimension, but got shape {tuple(rows.shape)}.")
+        rows = self._read_source(source)
         old = self.values.detach()
-        found = old.new_full((len(rows), *old.shape[1:]), self.init)
+        found = old.new_full((len(rows), *old.shape[1:]), self.init)  # shape: (new num_examples, *columns)
         known = rows >= 0
         found[known] = old[rows[known]]
         self._replace(found)
 
+    def _check_size(self, num_examples: int, *, shrink: bool) -> None:
+        _checks.is_count("num_examples", num_examples, 0)
+        if num_examples < self.num_examples and not shrink:
+            raise _checks.InputError(
+                f"Expected `num_examples` to be at least {self.num_examples}, as many as there are, but got "
+                f"{num_examples}; `shrink=True` drops the last ones."
+            )
+
+    def _read_source(self, source: Tensor) -> Tensor:
+        rows = read_integers("source", source, -1, self.num_examples, self.values.device)
+        if rows.ndim != 1:
+            raise _checks.InputError(f"Expected `source` to have one dimension, but got shape {tuple(rows.shape)}.")
+        return rows
+
+    def _grow(self, kept: Tensor, count: int) -> None:
+        """Keep these multipliers and add new ones behind them, up to a number."""
+        new = kept.new_full((count - len(kept), *kept.shape[1:]), self.init)
+        self._replace(torch.cat([kept, new]))
+
     def _replace(self, values: Tensor) -> None:
+        # Recorded rows belong to the old order: a step would move the multipliers of other examples.
         self.values.grad = None
+        # The parameter stays the same object, so that optimizers keep hold of it.
         self.values.data = values
 
     def _gradient(self, rows: Tensor, violation: Tensor) -> Tensor:
         if not self.sparse:
             return super()._gradient(rows, violation)
+        # Not coalesced: SGD adds up repeated indices, and sorting them here would cost more than the step.
         return torch.sparse_coo_tensor(rows.unsqueeze(0), violation.clone(), self.values.shape, check_invariants=False)
 
     def _size_hint(self, saved: Tensor) -> str:

@@ -66,7 +66,9 @@ class ShardedMultipliers(ExampleMultipliers):
     ) -> None:
         check_process_group(process_group)
         _checks.is_count("num_examples", num_examples, 0)
+        # Also without gradients: multipliers are read and moved in no_grad blocks.
         ranks = active(process_group, always=True)
+        # On one process all rows are its own, so that the rest needs no second path.
         rank, world = (0, 1) if ranks is None else (ranks.rank, ranks.size)
         super().__init__(
             len(range(rank, num_examples, world)),
@@ -78,6 +80,7 @@ class ShardedMultipliers(ExampleMultipliers):
             augmented=augmented,
         )
         self._ranks = ranks
+        # In the state_dict, so that a part is not taken for the whole when it is loaded.
         self.register_buffer("layout", torch.tensor([num_examples, rank, world]))
         self._rank, self._world, self._examples = rank, world, int(num_examples)
 
@@ -98,6 +101,7 @@ class ShardedMultipliers(ExampleMultipliers):
         if self._ranks is None:
             return self.values.detach()[wanted]
         route = _Route(self._ranks, wanted.reshape(-1))
+        # Example i is row i // world of its owner: rows are dealt out like cards.
         found = route.back(self.values.detach()[route.asked // self._world])
         return found.reshape(*wanted.shape, *self.values.shape[1:])
 
@@ -119,6 +123,7 @@ class ShardedMultipliers(ExampleMultipliers):
         found = violation.detach().to(self.values).reshape(len(rows), *self.values.shape[1:])
         if self._ranks is not None:
             route = _Route(self._ranks, rows)
+            # Violations travel to the owner of the multiplier, so each is added up exactly once.
             rows, found = route.asked // self._world, route.forth(found)
         self._accumulate(self._gradient(rows, found))
 
@@ -127,17 +132,13 @@ class ShardedMultipliers(ExampleMultipliers):
         """Clip this rank's multipliers to their bounds in place, all or those at ``index``."""
         if index is not None:
             rows = self._read_index(index).reshape(-1)
+            # Every rank is told the same rows and clips its own; nothing has to be sent.
             index = rows[rows % self._world == self._rank] // self._world
         self._clip(index)
 
     def resize(self, num_examples: int, *, shrink: bool = False) -> None:
         """As for :class:`ExampleMultipliers`; each rank grows by its own part."""
-        _checks.is_count("num_examples", num_examples, 0)
-        if num_examples < self._examples and not shrink:
-            raise _checks.InputError(
-                f"Expected `num_examples` to be at least {self._examples}, as many as there are, but got "
-                f"{num_examples}; `shrink=True` drops the last ones."
-            )
+        self._check_size(num_examples, shrink=shrink)
         kept = self.values.detach()[: len(range(self._rank, num_examples, self._world))]
         self._take(kept, num_examples)
 
@@ -147,18 +148,16 @@ class ShardedMultipliers(ExampleMultipliers):
         Args:
             source: For each example of the new order its old index, or -1.  # shape: (num_examples,)
         """
-        rows = read_integers("source", source, -1, self._examples, self.values.device)
-        if rows.ndim != 1:
-            raise _checks.InputError(f"Expected `source` to have one dimension, but got shape {tuple(rows.shape)}.")
+        rows = self._read_source(source)
+        # The new order is dealt out anew, so a row may come from another rank.
         own = rows[self._rank :: self._world]
+        # Row 0 stands in for new examples: every rank has to take part in the exchange.
         old = self.forward(own.clamp(min=0)) if self._examples else self.values.detach()[:0]
         known = (own >= 0).reshape(-1, *[1] * (self.values.ndim - 1))
         self._take(torch.where(known, old, self.init) if self._examples else old, len(rows))
 
     def _take(self, kept: Tensor, num_examples: int) -> None:
-        count = len(range(self._rank, num_examples, self._world))
-        new = kept.new_full((count - len(kept), *kept.shape[1:]), self.init)
-        self._replace(torch.cat([kept, new]))
+        self._grow(kept, len(range(self._rank, num_examples, self._world)))
         self._examples = int(num_examples)
         self.layout[0] = self._examples
 
@@ -227,9 +226,11 @@ class _Route:
     def __init__(self, ranks: Ranks, rows: Tensor) -> None:
         self._group, world = ranks.process_group, ranks.size
         owner = rows % world
+        # Sorted by owner, as all_to_all wants its pieces; the permutation leads back.
         self._order = owner.argsort(stable=True)
         out = torch.bincount(owner, minlength=world)
         come = torch.empty_like(out)
+        # First how many rows are wanted, so that nobody has to send padded buffers.
         dist.all_to_all_single(come, out, group=self._group)
         self._out, self._come = out.tolist(), come.tolist()
         self.asked = self.forth(rows)  # shape: (rows that others want from this rank,)
@@ -245,5 +246,6 @@ class _Route:
         found = values.new_empty((sum(self._out), *values.shape[1:]))
         dist.all_to_all_single(found, values.contiguous(), self._out, self._come, group=self._group)
         unsorted = torch.empty_like(found)
+        # The answers are sorted by owner; the caller wants them beside its rows.
         unsorted[self._order] = found
         return unsorted

@@ -33,7 +33,7 @@ _ELSEWHERE = "it is certified at other thresholds, at which the rest is not"
 
 
 @dataclass(frozen=True)
-class Asked:
+class CertificateSettings:
     """With which confidence constraints are to hold, and the bound of all weights."""
 
     confidence: float
@@ -65,12 +65,13 @@ class Certification:
         weights: Tensor | None,
         constraints: Sequence[RateConstraint],
         group: Columns,
-        asked: Asked,
+        asked: CertificateSettings,
         within: tuple[str, Tensor] | None = None,
     ) -> None:
         every = torch.ones(labels.numel(), dtype=torch.bool, device=labels.device)
         kept = every if within is None else within[1].reshape(-1)
         if weights is not None:
+            # Rows of weight zero are no evidence, and the tests would count them as rows.
             kept = kept & (weights.reshape(-1) > 0)
         self.kept = kept
         self.positive: Mask = _array(labels.reshape(-1)[kept] > 0)
@@ -78,6 +79,7 @@ class Certification:
         requirements, self.texts = [], []
         self.others: list[ConstraintBound] = []  # what has no test
         for constraint in constraints:
+            # There is no exact test of either; they are met on the rows at hand and reported as not certified.
             if constraint.difference or constraint.reference is not None:
                 self.others.append(_untested(constraint))
                 continue
@@ -94,6 +96,7 @@ class Certification:
     def _weight(self, max_weight: float | None) -> tuple[NDArray[np.float64] | None, bool]:
         """Weights over their bound, where they differ; and whether the bound is known."""
         weight = self.weight
+        # Equal weights change no rate, and without weights the tests are the exact ones.
         if weight is None or len(weight) == 0 or bool((weight == weight[0]).all()):
             return None, True
         if max_weight is not None and weight.max() > max_weight:
@@ -136,6 +139,7 @@ class Certification:
             counts = np.asarray([self._total(where & said & truth) for said, truth in cells])
             assert self.found is not None  # noqa: S101 (there are findings)
             bound = describe(self.found, finding, counts, certified=certified)
+            # Errors were tested as accuracy; users asked about errors.
             if finding.constraint.name == "accuracy" and text.startswith("error"):
                 bound = replace(bound, estimate=1 - bound.estimate, bound=1 - bound.bound)
             reason = bound.reason or ("" if certified else _ELSEWHERE)
@@ -146,7 +150,7 @@ class Certification:
         return float(where.sum() if self.weight is None else self.weight[where].sum())
 
 
-def message(asked: Asked, bounds: Sequence[ConstraintBound]) -> str:
+def message(asked: CertificateSettings, bounds: Sequence[ConstraintBound]) -> str:
     """The outcome in a sentence or two."""
     percent = f"{100 * asked.confidence:.10g} %"
     certified = [f"{each.constraint} (bound {each.bound:.3f})" for each in bounds if each.certified]
@@ -165,6 +169,7 @@ def _requirements(
     members: list[int | None] = [None]
     if constraint.group is not None:
         there = range(groups) if constraint.member is None else [constraint.member]
+        # A group without rows has nothing to test, unless the constraint names it.
         members = [k for k in there if bool((codes == k).any()) or constraint.member is not None]
     found = []
     for rate in constraint.rates:

@@ -33,6 +33,7 @@ class Rate(NamedTuple):
     def fixed(self) -> bool:
         """Whether the denominator depends on the labels only, not on the decisions."""
         tp, fp, fn, tn = self.denominator
+        # A denominator of all positives or all negatives counts both decisions alike.
         return tp == fn and fp == tn
 
     @property
@@ -43,6 +44,7 @@ class Rate(NamedTuple):
 
 def _by_cell(counts: tuple[float, float, float, float]) -> Tensor:
     tp, fp, fn, tn = counts
+    # Rows are labels, columns decisions.
     return torch.tensor([[tn, fp], [fn, tp]], dtype=torch.float64)
 
 
@@ -107,8 +109,8 @@ def linear_rows(rows: Sequence[Row], totals: Tensor) -> LinearRows:
         rows: The inequalities.
         totals: Weight of each cell of the data set.  # shape: (2 * groups,), groups outer, labels inner
     """
-    t = totals.double().reshape(-1, 2)
-    coefficients = t.new_zeros(len(rows), *t.shape)
+    t = totals.double().reshape(-1, 2)  # shape: (groups, 2)
+    coefficients = t.new_zeros(len(rows), *t.shape)  # shape: (rows, groups, 2)
     constant, defined = t.new_zeros(len(rows)), []
     for k, row in enumerate(rows):
         n, d = (part.to(t.device) for part in row.rate.cells)
@@ -118,11 +120,15 @@ def linear_rows(rows: Sequence[Row], totals: Tensor) -> LinearRows:
             part = t[where]
             if row.rate.fixed:  # sign N / D, and once the bound
                 scale = (part * d[:, 0]).sum()
+                # N is linear in m: the weight predicted positive counts n[:, 1], the rest of the cell n[:, 0].
                 slope, level = sign * (n[:, 1] - n[:, 0]), sign * n[:, 0]
             else:  # sign N - bound D, over the number of samples
+                # Over the samples of the group: a violation is then a share, whatever the group's size.
                 scale = part.sum()
+                # The ratio is not linear in m, but N - bound D is, and has the sign of the violation.
                 shifted = sign * n - row.bound * d
                 slope, level = shifted[:, 1] - shifted[:, 0], shifted[:, 0]
+            # One side without a sample makes a difference between groups meaningless.
             known = known and bool(scale > 0)
             if known:
                 coefficients[k, where] += slope / scale
@@ -130,6 +136,7 @@ def linear_rows(rows: Sequence[Row], totals: Tensor) -> LinearRows:
         if row.rate.fixed:
             constant[k] -= row.bound
         if not known:
+            # A term that was added before the undefined one must not remain.
             coefficients[k], constant[k] = 0.0, 0.0
         defined.append(known)
     return LinearRows(coefficients.flatten(1), constant, torch.tensor(defined, dtype=torch.bool, device=t.device))
@@ -155,9 +162,11 @@ def rate_values(rows: Sequence[Row], counts: Tensor, squares: Tensor) -> RateVal
             bottom = (counts[where] * d).sum((0, 1, 2))
             if not row.rate.fixed:
                 scale[k] = bottom / counts[where].sum((0, 1, 2)).clamp(min=torch.finfo(counts.dtype).tiny)
+            # NaN carries "undefined" through the sums; a zero would look like a rate.
             bottom = torch.where(bottom > 0, bottom, torch.nan)
             rate = (counts[where] * n).sum((0, 1, 2)) / bottom
             total = total + sign * rate
+            # Terms of one row share samples (a group is part of everyone), so influences add before squaring.
             influence[where] += sign * (n - rate * d) / bottom
         value[k] = total
         error[k] = (squares * influence**2).sum((0, 1, 2)).sqrt()
@@ -165,17 +174,9 @@ def rate_values(rows: Sequence[Row], counts: Tensor, squares: Tensor) -> RateVal
     return RateValues(value, (value - bounds).nan_to_num(0.0), error, scale)
 
 
-def _hinge(z: Tensor) -> Tensor:
-    return (1 + z).relu()
-
-
-def _logistic(z: Tensor) -> Tensor:
-    return F.softplus(z) / math.log(2)
-
-
 SURROGATES: dict[str, Callable[[Tensor], Tensor]] = {
-    "hinge": _hinge,
-    "logistic": _logistic,
+    "hinge": lambda z: (1 + z).relu(),
+    "logistic": lambda z: F.softplus(z) / math.log(2),
     "sigmoid": torch.sigmoid,
 }
 """In place of 1[z >= 0]; the first two are convex and nowhere below it, the third is neither."""
@@ -191,6 +192,8 @@ def surrogate_rows(linear: LinearRows, above: Tensor, below: Tensor, totals: Ten
         totals: Weight of the cells.  # shape: (cells,)
     """
     a = linear.coefficients.to(above)
+    # Each coefficient gets the surrogate that bounds its own step from above.
     rising, falling = a.clamp(min=0), (-a).clamp(min=0)
+    # a m = a total - a (total - m): falling coefficients count what is predicted negative.
     constant = (linear.constant - linear.coefficients.clamp(max=0).neg() @ totals.double()).to(above)
     return rising @ above + falling @ below + constant

@@ -31,8 +31,10 @@ def column(group: Columns, name: str, labels: Tensor) -> Tensor:
 
 def group_codes(name: str, values: Tensor, groups: int | None) -> Tensor:
     """The groups as numbers 0, 1, ..., flat; refuses others, and those beyond ``groups`` where that is given."""
+    # Rounding a float silently would put examples into the wrong group.
     if values.is_floating_point() or values.is_complex():
         raise TypeError(f"Expected `group[{name!r}]` to hold whole numbers 0, 1, ..., but got dtype {values.dtype}.")
+    # Flat, as labels and scores are; int64 for index_add.
     codes = values.detach().reshape(-1).long()
     if _checks.values_are_readable() and codes.numel():
         low, high = (int(part) for part in torch.aminmax(codes))
@@ -49,6 +51,7 @@ def above_threshold(scores: Tensor, threshold: float | Tensor) -> Tensor:
     if isinstance(threshold, Tensor):
         if threshold.dim() and threshold.shape != scores.shape:
             _checks.same_shape("threshold", threshold, "scores", scores)
+        # A difference, not a comparison: the surrogates need its gradient by score and threshold.
         return scores - threshold.to(scores)
     _checks.in_range("threshold", threshold)
     return scores - float(threshold)

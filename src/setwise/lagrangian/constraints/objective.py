@@ -55,7 +55,7 @@ from setwise.lagrangian.constraints.losses import read_objective
 from setwise.lagrangian.constraints.rates import RateConstraint, read_constraints
 from setwise.lagrangian.constraints.report import ConstraintReport, Scored, constraint_report
 from setwise.lagrangian.constraints.thresholds import Threshold
-from setwise.lagrangian.multipliers import Multipliers
+from setwise.lagrangian.multipliers import Multipliers, read_integers
 from setwise.measures._base import prepare
 
 _MIXED = ("accuracy", "error", "churn")  # rates that rise with some decisions and fall with others
@@ -134,11 +134,13 @@ class ConstrainedObjective(nn.Module):
         self.dual_learning_rate = dual_learning_rate
         self._read_data_set(labels, group, weight)
         if threshold == "learned":
+            # A parameter, so that any optimizer of the model moves it; it acts as a bias.
             self.register_parameter("_threshold", nn.Parameter(torch.zeros(())))
         else:
             _checks.in_range("threshold", threshold)  # type: ignore[arg-type]
             self.register_buffer("_threshold", torch.tensor(float(threshold)))
         self.duals = Multipliers(len(self.rows), maximum=maximum)
+        # NaN is "no score yet"; zero would be a decision.
         self.register_buffer("memory", torch.full((self.num_examples,), math.nan))
         self.register_buffer("violation", torch.zeros(len(self.rows)))
         self.register_buffer("since", torch.zeros((), dtype=torch.float64))
@@ -159,9 +161,11 @@ class ConstrainedObjective(nn.Module):
         self._groups: list[int] = []
         for k, constraint in enumerate(self.constraints):
             codes, groups = constraint.read(labels, group)
+            # Counts of the whole data set, once: a batch with two members of a group must not normalize by two.
             totals = cell_sums(self._weights.double(), codes, 2 * groups)
             linear = linear_rows(constraint.rows(groups), totals)
             for name, part in (("codes", codes), ("totals", totals), *linear._asdict().items()):
+                # Buffers move with the module; not persistent, as the data set gives them again.
                 self.register_buffer(f"_{name}_{k}", part, persistent=False)
             rows += constraint.rows(groups)
             self._groups.append(groups)
@@ -196,16 +200,19 @@ class ConstrainedObjective(nn.Module):
             rows = None if index is None else self._read_index(index, wide)
             return wide, self._batch_weight(w, rows), rows, self._codes(labels, group, rows)
 
+        # In training also without gradients: the memories of the ranks have to stay the same.
         ranks = active(self.process_group, always=self.training)
         wide, w, rows, codes = read() if ranks is None else ranks.agree(read, scores)
         threshold = self._threshold
         if ranks is not None and threshold.requires_grad:
+            # Every rank has the whole loss, so the threshold's gradient would count once for each of them.
             threshold = ranks.replicated(threshold)
         z = wide - threshold.to(wide)
         loss = self.objective(z, labels.to(z.dtype)) if w is None else self.objective(z, labels.to(z.dtype), weight=w)
         surrogates = self._surrogates(z.reshape(-1), codes, w, ranks)
         if self.training:
             self._remember(wide.detach().reshape(-1), rows, ranks)
+        # Damping acts at once and is gone with the violation; lambda alone would overshoot and swing.
         multipliers = self.duals() + self.damping * self.violation.to(self.duals.values)
         total: Tensor = loss + (multipliers.clamp(0, self.duals.maximum).to(surrogates) * surrogates).sum()
         return total
@@ -214,6 +221,7 @@ class ConstrainedObjective(nn.Module):
         """Keep the scores of the batch, on all ranks those of all."""
         if ranks is not None:
             scores, index = ranks.rows(lambda: (scores, index), scores)
+        # Counted in examples, so that a dual step is a share of an epoch whatever the batch size.
         self.since += scores.numel()
         if index is not None:
             self.memory[index] = scores.to(self.memory)
@@ -230,14 +238,16 @@ class ConstrainedObjective(nn.Module):
         parts = []
         for k, constraint in enumerate(self.constraints):
             linear, totals = self._linear(k)
-            step = SURROGATES[_suited(constraint) if self.surrogate == "auto" else self.surrogate]
+            step = SURROGATES[_default_surrogate(constraint) if self.surrogate == "auto" else self.surrogate]
             above, below, present = (cell_sums(x, codes[k], totals.numel()) for x in (w * step(z), w * step(-z), w))
             count = z.new_full((), z.numel())
             if ranks is not None:
                 above, below, present, count = ranks.sum(above, below, present, count)
             if self.sampling == "uniform":
+                # A uniform batch stands for the data set: sums over it times n / b have no bias.
                 scale = self.num_examples / count.clamp(min=1)
             else:
+                # Other samplers change the mix of cells, never what is in one: each is scaled to its own total.
                 scale = totals.to(w) / torch.where(present > 0, present, 1.0)
             parts.append(surrogate_rows(linear, scale * above, scale * below, totals))
         return torch.cat(parts)
@@ -262,7 +272,9 @@ class ConstrainedObjective(nn.Module):
             linear, totals = self._linear(k)
             codes, w = self._part("codes", k), self._weights.double()
             found, mass = (cell_sums(w * part, codes, totals.numel()) for part in (seen, positive))
+            # Unseen examples are taken to be as the seen ones of their cell.
             value = linear.at(mass * totals / torch.where(found > 0, found, 1.0))
+            # A row that rests on a cell without any score says nothing yet and moves no multiplier.
             unseen = (linear.coefficients != 0).to(value) @ ((found == 0) & (totals > 0)).to(value)
             parts.append(torch.where(unseen == 0, value, 0.0))
         return torch.cat(parts)
@@ -302,6 +314,7 @@ class ConstrainedObjective(nn.Module):
         self.violation.copy_(violation)
         self.duals.values.grad = None
         self.duals.record(self.violation)
+        # A new optimizer each time: plain SGD has no state, and the rate may change.
         self.duals.optimizer(rate * share).step()
         self.duals.values.grad = None
 
@@ -357,12 +370,7 @@ class ConstrainedObjective(nn.Module):
     def _read_index(self, index: Tensor, scores: Tensor) -> Tensor:
         _checks.is_tensor("index", index)
         _checks.same_shape("index", index, "scores", scores)
-        if index.dtype not in (torch.int64, torch.int32):
-            raise TypeError(f"Expected `index` to be a tensor of integers, but got dtype {index.dtype}.")
-        flat = index.reshape(-1).long()
-        if flat.numel() and (int(flat.min()) < 0 or int(flat.max()) >= self.num_examples):
-            raise InputError(f"Expected `index` to be in [0, {self.num_examples - 1}], but got {flat.tolist()[:4]}...")
-        return flat.to(self.memory.device)
+        return read_integers("index", index, 0, self.num_examples, self.memory.device).reshape(-1)
 
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *rest: Any) -> None:
         for name, own in (("memory", self.memory), ("violation", self.violation)):
@@ -373,8 +381,9 @@ class ConstrainedObjective(nn.Module):
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
 
-def _suited(constraint: RateConstraint) -> str:
+def _default_surrogate(constraint: RateConstraint) -> str:
     """The surrogate for a constraint: a convex bound where all coefficients of its rows have one sign."""
     two_sided = constraint.lower is not None and constraint.upper is not None
+    # Bounds of opposite signs would add up to a row that no model can meet.
     simple = all(RATES[rate].fixed and rate not in _MIXED for rate in constraint.rates)
     return "logistic" if simple and not (constraint.difference or two_sided) else "sigmoid"

@@ -37,7 +37,6 @@ from setwise._checks import InputError
 from setwise.lagrangian.constraints.confusion import (
     RATES,
     SURROGATES,
-    LinearRows,
     RateValues,
     Row,
     cell_sums,
@@ -182,6 +181,7 @@ class RateConstraint:
         of[None] = rate
         if self.difference:
             pairs: list[tuple[int | None, int | None]] = (
+                # Both directions: max - min <= upper without a max in it.
                 list(permutations(range(groups), 2))
                 if self.against == "pairs"
                 else [pair for k in range(groups) for pair in ((k, None), (None, k))]
@@ -193,6 +193,7 @@ class RateConstraint:
         members = [None] if self.group is None else range(groups) if self.member is None else [self.member]
         for k in members:
             if self.lower is not None:
+                # A floor is a ceiling of the negative rate, so that all rows are v <= 0.
                 yield Row(f"{of[k]}>={self.lower:g}", RATES[rate], ((-1.0, k),), -self.lower)
             if self.upper is not None:
                 yield Row(f"{of[k]}<={self.upper:g}", RATES[rate], ((1.0, k),), self.upper)
@@ -206,6 +207,7 @@ class RateConstraint:
             groups: How many groups there are; otherwise one more than the highest number.
         """
         _checks.is_real("labels", labels)
+        # For churn the other model's decisions take the place of the labels.
         truth = labels
         if self.reference is not None:
             truth = column(group, self.reference, labels)
@@ -215,6 +217,7 @@ class RateConstraint:
         codes = group_codes(self.group, column(group, self.group, labels), groups)
         count = groups if groups is not None else int(codes.max()) + 1 if codes.numel() else 1
         if self.member is not None and groups is None:
+            # A batch may lack the one group that the constraint is about.
             count = max(count, self.member + 1)
         return 2 * codes + positive, count
 
@@ -244,6 +247,7 @@ class RateConstraint:
         _checks.one_of("kind", kind, SURROGATES)
         z, codes, w, groups = self._prepare(scores, labels, group, weight, threshold)
         totals = cell_sums(w, codes, 2 * groups)
+        # 1[s < t] has the surrogate of 1[s >= t] at -z.
         above, below = (cell_sums(w * SURROGATES[kind](part), codes, 2 * groups) for part in (z, -z))
         return surrogate_rows(linear_rows(self.rows(groups), totals), above, below, totals)
 
@@ -260,8 +264,11 @@ class RateConstraint:
 
         Arguments as :meth:`surrogate`.
         """
-        linear, mass = self._linear(scores, labels, group, weight, threshold)
-        return linear.at(mass)
+        z, codes, w, groups = self._prepare(scores, labels, group, weight, threshold)
+        w = w.double()
+        # Counts in float64: float32 loses single samples from 2^24 on.
+        linear = linear_rows(self.rows(groups), cell_sums(w, codes, 2 * groups))
+        return linear.at(cell_sums(w * (z >= 0), codes, 2 * groups))
 
     def rate_values(
         self,
@@ -276,16 +283,9 @@ class RateConstraint:
         z, codes, w, groups = self._prepare(scores, labels, group, weight, threshold)
         cells = 2 * codes + (z >= 0).long()
         w = w.double()
+        # On the CPU: the loop over rows that follows is of tiny tables.
         counts, squares = (cell_sums(part, cells, 4 * groups).reshape(groups, 2, 2) for part in (w, w**2))
         return rate_values(self.rows(groups), counts.cpu(), squares.cpu())
-
-    def _linear(
-        self, scores: Tensor, labels: Tensor, group: Columns, weight: Tensor | None, threshold: float | Tensor
-    ) -> tuple[LinearRows, Tensor]:
-        z, codes, w, groups = self._prepare(scores, labels, group, weight, threshold)
-        w = w.double()
-        linear = linear_rows(self.rows(groups), cell_sums(w, codes, 2 * groups))
-        return linear, cell_sums(w * (z >= 0), codes, 2 * groups)
 
     def _prepare(
         self, scores: Tensor, labels: Tensor, group: Columns, weight: Tensor | None, threshold: float | Tensor
@@ -323,6 +323,7 @@ def _settings(parsed: ParsedConstraint) -> dict[str, Any] | None:
     if options is None or parsed.cases or parsed.percent or (sign == "=") != (parsed.spread is not None):
         return None
     level, spread = read_number(parsed.level), read_number(parsed.spread or "0")
+    # A floor on a difference would ask for unequal groups.
     if any(rate not in RATES for rate in rates) or (difference and sign != "<="):
         return None
     if difference:

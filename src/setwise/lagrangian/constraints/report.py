@@ -109,6 +109,7 @@ def constraint_report(
             for row, value, violation, error in zip(
                 constraint.rows(groups), *(column.tolist() for column in values[:3]), strict=True
             ):
+                # Floors are stored as ceilings of the negative rate.
                 sign = row.terms[0][0]  # a floor is kept with its sign turned
                 bound = _bound(row, counts, sign * value, error, confidence)
                 certain = sign * bound <= row.bound
@@ -126,10 +127,12 @@ def _bound(row: Row, counts: Tensor | None, value: float, error: float, confiden
     """Confidence bound of a row's value, on the side that its constraint limits; NaN where nothing is known."""
     sign, group = row.terms[0]
     above, below = row.rate.cells
+    # F1 counts a true positive twice, so it is no share of samples; Jaccard is, and F1 rises with it.
     ratio = above.max() > 1  # F1 = 2 J / (1 + J), with J a share of samples
     if ratio:
         above, below = RATES["jaccard"].cells
     if counts is None or len(row.terms) > 1:
+        # With weights, and for differences, no exact interval is known: the normal one.
         return value + sign * NormalDist().inv_cdf(confidence) * error
     part = counts if group is None else counts[group : group + 1]
     hits, trials = (int((part * cells).sum()) for cells in (above, below))

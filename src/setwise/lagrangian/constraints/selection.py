@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from setwise import _checks
 from setwise._checks import InputError
-from setwise.lagrangian.constraints.certificates import Asked
+from setwise.lagrangian.constraints.certificates import CertificateSettings
 from setwise.lagrangian.constraints.inputs import Columns
 from setwise.lagrangian.constraints.rates import RateConstraint, read_constraints
 from setwise.lagrangian.constraints.threshold_search import TOLERANCE, Objective, best_place
@@ -150,7 +150,7 @@ class Selection:
         self.maximize = maximize
         self.adjust = adjust
         self.per_group = per_group
-        self.asked = None if confidence is None else Asked(confidence, max_weight)
+        self.asked = None if confidence is None else CertificateSettings(confidence, max_weight)
         self.iterates: list[Iterate] = []
 
     def add(
@@ -179,10 +179,12 @@ class Selection:
         problem = ThresholdProblem(
             scores, labels, self.constraints, group, weight, maximize=self.maximize, asked=self.asked
         )
+        # Copied: training goes on and would change the tensors under us.
         snapshot = _on_cpu(model.state_dict()) if isinstance(model, nn.Module) else model
         fits = problem.at([threshold])
         if self.adjust:
             best = problem.best() if self.per_group is None else problem.best_per_group(self.per_group)
+            # A mixture may need an infeasible member with a high value, so such places are kept too.
             fits = [best, *fits, problem.best(constrained=False), *problem.at(_grid(scores))]
         self.iterates.append(Iterate(snapshot, tuple(fits)))
         return fits[0]
@@ -199,6 +201,7 @@ class Selection:
         return self._best() if how == "best" else self._shrink()
 
     def _best(self) -> Choice:
+        # A certificate is worth more than a better figure on these rows.
         certified = [iterate for iterate in self.iterates if iterate.fits[0].certified]
         iterates = certified or self.iterates
         fits = [iterate.fits[0] for iterate in iterates]
@@ -208,6 +211,7 @@ class Selection:
         return Choice((member,), fit.value, fit.violation, fit.certified, fit.bounds)
 
     def _shrink(self) -> Choice:
+        # An undefined measure is minus infinity, with which no linear program can work.
         options = [(iterate, fit) for iterate in self.iterates for fit in iterate.fits if math.isfinite(fit.value)]
         fits = [fit for _, fit in options]
         violation = torch.stack([fit.violation for fit in fits], 1)
@@ -283,6 +287,7 @@ def _mixture(value: Tensor, violation: Tensor) -> Tensor:
         )
     )
     worst = max(float(least.value), 0.0)
+    # A little slack, or rounding in the first program makes the second infeasible.
     bound = violation.new_full((rows,), worst + (TOLERANCE if worst > 0 else 0.0))
     mixture = solve(LinearProgram(-value, violation, bound, torch.ones(1, k, dtype=torch.float64), one)).primal
     return _sparse(mixture, value, violation)
@@ -301,12 +306,14 @@ def _sparse(p: Tensor, value: Tensor, violation: Tensor) -> Tensor:
         support = p.nonzero().squeeze(1)
         if len(support) <= len(kept):
             return p
+        # The last right singular vector spans the kernel: rows and sum stay as they are along it.
         direction = torch.linalg.svd(kept[:, support]).Vh[-1]
         if float(direction @ value[support]) < 0 or not bool((direction < 0).any()):
             direction = -direction
         falling = direction < 0
         steps = torch.where(falling, p[support] / direction.neg().clamp(min=1e-300), math.inf)
         moved = p[support] + steps.min() * direction
+        # Exactly zero, so that the support shrinks in every round.
         moved[steps.argmin()] = 0.0
         p = p.clone()
         p[support] = moved.clamp(min=0)

@@ -16,13 +16,13 @@ import torch
 from torch import Tensor
 
 from setwise import _checks
-from setwise.lagrangian.constraints.certificates import Asked, Certification, message
+from setwise.lagrangian.constraints.certificates import CertificateSettings, Certification, message
 from setwise.lagrangian.constraints.inputs import Columns, column, group_codes
 from setwise.lagrangian.constraints.rates import RateConstraint, read_constraints
 from setwise.lagrangian.constraints.threshold_search import (
     TOLERANCE,
+    CountEvaluator,
     Curve,
-    Judge,
     Objective,
     Search,
     View,
@@ -143,7 +143,7 @@ def adjust_threshold(
     >>> float(fit.threshold), fit.message
     (43.0, 'Certified at 95 %: recall>=0.9 (bound 0.901).')
     """
-    asked = None if confidence is None else Asked(confidence, max_weight)
+    asked = None if confidence is None else CertificateSettings(confidence, max_weight)
     problem = ThresholdProblem(
         scores, labels, read_constraints(constraints), group, weight, maximize=maximize, asked=asked
     )
@@ -162,7 +162,7 @@ class ThresholdProblem:
         weight: Tensor | None,
         *,
         maximize: str | Objective,
-        asked: Asked | None = None,
+        asked: CertificateSettings | None = None,
     ) -> None:
         objective = maximize if callable(maximize) else read_rate("maximize", maximize, to_maximize=True)
         _, w = prepare(scores, labels, weight, ("scores", "labels"))
@@ -174,22 +174,25 @@ class ThresholdProblem:
         for constraint in constraints:
             codes, groups = constraint.read(labels, group)
             views.append(View(constraint.rows(groups), codes, groups))
+        # Without rows and groups; last, which is where the evaluator looks for it.
         views.append(View((), positives(labels.reshape(-1), name="labels").long(), 1))  # the objective's counts
         self.scores, self.labels, self.group = scores.detach().reshape(-1), labels, group
         self.weights = torch.ones_like(self.scores, dtype=torch.float64) if w is None else w.reshape(-1).double()
-        self.judge = Judge(views, objective)
+        self.evaluator = CountEvaluator(views, objective)
+        # Of certified equals the lowest: a measure that grows downwards can only gain by it on new data.
         self.lowest = asked is not None and grows_downwards(maximize)
         self.curve = running_counts(self.scores, self.weights, views)
         self.constraints, self.asked = constraints, asked
         self.own_weights = w
         self.certification = None if asked is None else self._certify(asked)
 
-    def _certify(self, asked: Asked, within: tuple[str, Tensor] | None = None) -> Certification:
+    def _certify(self, asked: CertificateSettings, within: tuple[str, Tensor] | None = None) -> Certification:
         return Certification(self.scores, self.labels, self.own_weights, self.constraints, self.group, asked, within)
 
     def best(self, *, constrained: bool = True) -> ThresholdFit:
         """The best single threshold; without the constraints where so asked."""
         if constrained and self.certification is not None:
+            # Certified first, then the best among them: the other way round would void the certificate.
             curve = _allowed(self.curve, self.certification)
             if len(curve.thresholds):
                 return self._certified(self._best_of(curve, constrained=True, certified=True), certified=True)
@@ -197,7 +200,8 @@ class ThresholdProblem:
         return self._certified(fit, certified=False) if constrained else fit
 
     def _best_of(self, curve: Curve, *, constrained: bool, certified: bool = False) -> ThresholdFit:
-        violation, value = self.judge.look(curve.tables)
+        violation, value = self.evaluator.evaluate(curve.tables)
+        # Zeros make every place feasible, and the measure alone decides.
         limits = violation if constrained else torch.zeros_like(violation)
         place = best_place(limits, value, lowest=certified and self.lowest)
         return ThresholdFit(Threshold((float(curve.thresholds[place]),)), float(value[place]), violation[:, place])
@@ -211,8 +215,9 @@ class ThresholdProblem:
 
     def at(self, thresholds: Sequence[float]) -> list[ThresholdFit]:
         """What given thresholds achieve."""
+        # The last score at or above a threshold decides as the threshold does.
         places = [int((self.curve.thresholds >= threshold).sum()) - 1 for threshold in thresholds]
-        violation, value = self.judge.look(at_places(self.curve, places).tables)
+        violation, value = self.evaluator.evaluate(at_places(self.curve, places).tables)
         fits = [
             ThresholdFit(Threshold((float(threshold),)), float(value[k]), violation[:, k])
             for k, threshold in enumerate(thresholds)
@@ -229,11 +234,13 @@ class ThresholdProblem:
         groups = range(int(members.max()) + 1)
         for k in groups:
             where = members == k
-            own = [View(view.rows, view.codes[where], view.groups) for view in self.judge.views]
+            # All groups' cells are kept, so that the tables of several curves can be added.
+            own = [View(view.rows, view.codes[where], view.groups) for view in self.evaluator.views]
             curves.append(running_counts(self.scores[where], self.weights[where], own))
         start = float(self._best_of(self.curve, constrained=True).threshold)
         if self.asked is None:
             return self._search(curves, start, name)
+        # Bonferroni over the groups: each threshold may fail on its own.
         share = replace(self.asked, confidence=1 - (1 - self.asked.confidence) / len(groups))
         each = [self._certify(share, (f"{name}={k}", members == k)) for k in groups]
         inside = [_allowed(curve, own) for curve, own in zip(curves, each, strict=True)]
@@ -246,7 +253,7 @@ class ThresholdProblem:
         return _with_bounds(fit, self.asked, (*tested, *each[0].others))
 
     def _search(self, curves: list[Curve], start: float, name: str) -> ThresholdFit:
-        places, value, violation = Search(self.judge, curves).run(start)
+        places, value, violation = Search(self.evaluator, curves).run(start)
         chosen = tuple(float(curve.thresholds[place]) for curve, place in zip(curves, places, strict=True))
         return ThresholdFit(Threshold(chosen, name), value, violation)
 
@@ -261,7 +268,7 @@ def _allowed(curve: Curve, certification: Certification) -> Curve:
     return at_places(curve, places)._replace(thresholds=thresholds)
 
 
-def _with_bounds(fit: ThresholdFit, asked: Asked, bounds: tuple[ConstraintBound, ...]) -> ThresholdFit:
+def _with_bounds(fit: ThresholdFit, asked: CertificateSettings, bounds: tuple[ConstraintBound, ...]) -> ThresholdFit:
     return replace(
         fit,
         certified=all(bound.certified for bound in bounds),

@@ -25,13 +25,14 @@ from typing import Any
 import torch
 
 from setwise import _checks
-from setwise.lagrangian.dual_ascent.primal_dual import Batch, Dualized
+from setwise.lagrangian.dual_ascent.primal_dual import Batch, PrimalDual
 from setwise.lagrangian.regularizers.problems import Sizes
 from setwise.lagrangian.regularizers.s_measure import SMeasure
 
 SCHEDULES = ("auto", "epoch", "step", "touched", "one")
 DECAYS = ("constant", "inverse")
 _OF_VARIANT = {"partial": "epoch", "partial_step": "step", "partial_touched": "touched", "partial_one": "one"}
+_STATE = ("_epoch", "_steps", "_dual_steps", "_wait", "_moved", "projections", "rows_projected")
 
 
 class DualAscent:
@@ -95,9 +96,10 @@ class DualAscent:
     def step(self) -> None:
         """After each batch: (tau, eps) along the batch of the term's last call, and what else is due."""
         self._steps += 1
-        batch, dualized = self.term.last, self.term.dualized
-        if dualized is None:
+        batch, primal_dual = self.term.last, self.term.primal_dual
+        if primal_dual is None:
             return
+        # Two steps on one batch would move (tau, eps) twice along the same estimate.
         if batch is None:
             raise _checks.InputError("Expected the term to be called, in training mode, before each `step()`.")
         sizes = self.term.sizes()
@@ -106,41 +108,37 @@ class DualAscent:
             self._wait += 1
             if self._wait >= int(self.dual_every) * self.growth**self._dual_steps:
                 self._ascend(batch, sizes)
+        # The batch is spent; the next step asks for a call of the term.
         self.term.last = None
 
     @torch.no_grad()
     def epoch_end(self) -> None:
         """After each pass over the data: inner steps, all rows projected, the multipliers moved."""
         self._epoch += 1
-        dualized = self.term.dualized
-        if dualized is None:
+        primal_dual = self.term.primal_dual
+        if primal_dual is None:
+            # The exact variant has no steps: its multipliers are solved for.
             self.term.refresh()
             return
         every, sizes = self._everything(), self.term.sizes()
-        if isinstance(dualized, Dualized):
-            dualized.start(every.own)  # against the drift of a sum kept up step by step
+        if isinstance(primal_dual, PrimalDual):
+            primal_dual.start(every.own)  # against the drift of a sum kept up step by step
         for _ in range(self.inner):
-            dualized.descend(every, sizes, step=self.primal_step)
+            primal_dual.descend(every, sizes, step=self.primal_step)
             self._moved += int(every.own.sum())
             self._project(every, sizes, None)
+        # Inner steps end with a projection already.
         if not self.inner:
             self._project(every, sizes, None)
         if self.dual_every == "epoch":
             self._wait += 1
+            # Longer inner loops later: near the solution the multipliers need better primal points.
             if self._wait >= self.growth**self._dual_steps:
                 self._ascend(every, sizes)
 
     def state_dict(self) -> dict[str, Any]:
         """Where the ascent stands; the variables themselves are in the term's ``state_dict``."""
-        return {
-            "epoch": self._epoch,
-            "steps": self._steps,
-            "dual_steps": self._dual_steps,
-            "wait": self._wait,
-            "moved": self._moved,
-            "projections": self.projections,
-            "rows_projected": self.rows_projected,
-        }
+        return {name.removeprefix("_"): getattr(self, name) for name in _STATE}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take up where :meth:`state_dict` was called."""
@@ -149,68 +147,72 @@ class DualAscent:
             raise _checks.InputError(
                 f"Expected `state` to come from `state_dict`, but it lacks {', '.join(sorted(lacking))}."
             )
-        self._epoch, self._steps = int(state["epoch"]), int(state["steps"])
-        self._dual_steps, self._wait, self._moved = (int(state[key]) for key in ("dual_steps", "wait", "moved"))
-        self.projections, self.rows_projected = int(state["projections"]), int(state["rows_projected"])
+        for name in _STATE:
+            setattr(self, name, int(state[name.removeprefix("_")]))
 
     def resolved_schedule(self, batch_size: int) -> str | int:
         """When to project with batches of this size: what ``"auto"`` comes to, or the schedule as it was given."""
         if self.schedule != "auto":
             return self.schedule
         n = max(2, int(self.term.sizes().positives.max()))
+        # Batches in a pass over the data.
         steps = max(1, len(self.term.memory) // max(1, batch_size))
         every = steps * batch_size * math.log2(max(2, batch_size))
         return "touched" if every < n * math.log2(n) else "epoch"
 
     def _descend(self, batch: Batch, sizes: Sizes) -> None:
-        dualized = self.term.dualized
+        primal_dual = self.term.primal_dual
         schedule = self.resolved_schedule(len(batch.rows))
-        if not isinstance(dualized, Dualized):
-            if dualized is not None:
-                dualized.descend(batch, sizes, step=self.primal_step)
+        if not isinstance(primal_dual, PrimalDual):
+            if primal_dual is not None:
+                primal_dual.descend(batch, sizes, step=self.primal_step)
             return
         only = None
         if schedule == "one":  # the first member of S+ of each task
             first = batch.own.int().cumsum(0) == 1
             only = batch.own & first
-        dualized.descend(batch, sizes, step=self.primal_step, only=only)
+        primal_dual.descend(batch, sizes, step=self.primal_step, only=only)
+        # Counted, since the multipliers step in proportion to it.
         self._moved += int((batch.own if only is None else only).sum())
-        if dualized.full:
+        if primal_dual.full:
             return
         if schedule == "touched":
             self._project(batch, sizes, batch.rows)
         elif only is not None:
+            # The few rows that moved; projecting the others would cost a sort for nothing.
             rows = only.any(1)
             self._project(batch._replace(own=only[rows]), sizes, batch.rows[rows])
         elif schedule == "step" or (isinstance(schedule, int) and self._steps % schedule == 0):
             self._project(self._everything(), sizes, None)
 
     def _project(self, batch: Batch, sizes: Sizes, rows: torch.Tensor | None) -> None:
-        dualized = self.term.dualized
-        if not isinstance(dualized, Dualized) or dualized.full:
+        primal_dual = self.term.primal_dual
+        if not isinstance(primal_dual, PrimalDual) or primal_dual.full:
             return
-        dualized.project(batch.own, sizes.total, rows)
+        primal_dual.project(batch.own, sizes.total, rows)
         self.projections += rows is None
         self.rows_projected += int(batch.own.sum())
 
     def _everything(self) -> Batch:
         """All examples seen so far, as one batch."""
         memory, tasks = self.term.memory, self.term.tasks
-        own, other = tasks.members(torch.where(memory.seen, memory.groups, -1))
+        own, other = tasks.members(memory.seen_groups)
         one = memory.scores.new_ones(len(tasks))
         rows = torch.arange(len(memory), device=memory.scores.device)
         return Batch(tasks.scores(memory.scores), own, other, rows, one, one)
 
     def _ascend(self, batch: Batch, sizes: Sizes) -> None:
         """The multipliers, in proportion to how much of tau has moved: they must not run ahead of it."""
-        dualized = self.term.dualized
+        primal_dual = self.term.primal_dual
         factor = 1 / max(1, self._epoch) if self.decay == "inverse" else 1.0
         first, second, third = (factor * step for step in self.dual_step)
-        if isinstance(dualized, Dualized) and self.term.scaling == "normalized":
+        if isinstance(primal_dual, PrimalDual) and self.term.scaling == "normalized":
             share = min(1.0, self._moved / max(1.0, float(sizes.positives.sum())))
+            # mu sees all of tau at once: a full step for a few moved rows would run ahead of the rest.
             second *= share
+            # Along a batch lambda and gamma move for its rows alone, in step with their tau.
             if len(batch.rows) == len(self.term.memory):
                 first, third = first * share, third * share
-        if dualized is not None:
-            dualized.ascend(batch, sizes, steps=(first, second, third))
+        if primal_dual is not None:
+            primal_dual.ascend(batch, sizes, steps=(first, second, third))
         self._dual_steps, self._wait, self._moved = self._dual_steps + 1, 0, 0

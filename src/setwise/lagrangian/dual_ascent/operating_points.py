@@ -1,7 +1,8 @@
 """Operating points by dual ascent: a threshold and one multiplier per point instead of one per example.
 
-For each task L = goal + lambda (limit - bound), everything over n = |S+|, as in ``FloorProblem``; the threshold goes
-down its slope, lambda up along the limit's violation. This is the rate-constraint form of the papers' appendix.
+For each task L = goal + lambda (limit - bound), everything over n = |S+|, as in ``OperatingPointProblem``; the
+threshold goes down its slope, lambda up along the limit's violation. This is the rate-constraint form of the papers'
+appendix.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from setwise.lagrangian.regularizers.problems import Sizes
 from setwise.lagrangian.regularizers.tasks import Tasks
 
 
-class DualizedFloors(nn.Module):
+class OperatingPoints(nn.Module):
     """Threshold and multiplier of every operating point.
 
     Args:
@@ -54,6 +55,7 @@ class DualizedFloors(nn.Module):
         """A step of the thresholds along the batch's estimate of -dL/db; a pass over the data is one full step."""
         b = self.threshold.detach().clone().requires_grad_()
         force = self.force()
+        # Called under no_grad; the slope is taken by autograd, for a handful of thresholds.
         with torch.enable_grad():
             total = self._sums(batch, sizes, b, force, whole=False).sum()
             (slope,) = torch.autograd.grad(total, b)
@@ -63,6 +65,7 @@ class DualizedFloors(nn.Module):
     def ascend(self, batch: Batch, sizes: Sizes, *, steps: tuple[float, float, float]) -> None:
         """A step of the multipliers along the violation that the batch (usually all examples) shows."""
         b, one, zero = self.threshold, torch.ones_like(self.threshold), torch.zeros_like(self.threshold)
+        # L is linear in the multiplier: the difference at 1 and at 0 is the violation itself.
         with_it, without = (self._sums(batch, sizes, b, force, whole=True) for force in (one, zero))
         bound = self.tasks.constant(b, one, sizes)
         self.violation.copy_(with_it - without + bound)

@@ -23,19 +23,7 @@ from torch import Tensor, nn
 
 from setwise.lagrangian.dual_ascent.projection_threshold import sorted_threshold
 from setwise.lagrangian.multipliers import ExampleMultipliers, Multipliers
-from setwise.lagrangian.regularizers.problems import FProblem, Sizes
-
-
-class Residuals(NamedTuple):
-    """By how much the current variables break the constraints, each the largest over the tasks."""
-
-    total: float  # |sum tau / T - 1|
-    score: float  # max (tau_i - q_i)+
-    level: float  # max (tau_i - eps)+
-
-    def largest(self) -> float:
-        """The largest of the three."""
-        return max(self)
+from setwise.lagrangian.regularizers.problems import FBetaProblem, Sizes
 
 
 class Batch(NamedTuple):
@@ -49,7 +37,7 @@ class Batch(NamedTuple):
     factor: Tensor  # what a member of S- counts beside one of S+, 1 but for balanced batches, shape: (tasks,)
 
 
-class Dualized(nn.Module):
+class PrimalDual(nn.Module):
     """tau, eps and the multipliers lambda, mu (and gamma) of every task.
 
     Args:
@@ -66,25 +54,29 @@ class Dualized(nn.Module):
     tau_sum: Tensor  # of the members of S+, kept up to date, shape: (tasks,)
 
     def __init__(
-        self, rows: int, tasks: int, problem: FProblem, *, full: bool, augmented: float, maximum: float | None
+        self, rows: int, tasks: int, problem: FBetaProblem, *, full: bool, augmented: float, maximum: float | None
     ) -> None:
         super().__init__()
         self.problem = problem
         self.full = full
+        # tau = eps = 1 meets sum tau = n, the normalized total, from the start.
         self.register_buffer("tau", torch.ones(rows, tasks))
         self.register_buffer("eps", torch.ones(tasks))
+        # float64: it is kept up by adding small differences over a whole epoch.
         self.register_buffer("tau_sum", torch.zeros(tasks, dtype=torch.float64))
         self.score_duals = ExampleMultipliers(rows, columns=tasks, maximum=maximum, augmented=augmented)
+        # An equality: mu may have either sign.
         self.total_dual = Multipliers(tasks, kind="equality", maximum=maximum, augmented=augmented)
         self.level_duals: ExampleMultipliers | None = None
         if full:
+            # gamma_i of tau_i <= eps, which the partial dualization keeps as a constraint and projects onto.
             self.level_duals = ExampleMultipliers(rows, columns=tasks, maximum=maximum, augmented=augmented)
 
     def variables(self) -> Tensor:
         """The level eps of each task."""
         return self.eps
 
-    def take(self, rows: Tensor) -> None:
+    def reindex(self, rows: Tensor) -> None:
         """Row i becomes what was row ``rows[i]``, or a new one where that is -1."""
         kept = (rows >= 0)[:, None]
         self.tau = torch.where(kept, self.tau[rows.clamp(min=0)], torch.ones_like(self.tau[:1]))
@@ -124,6 +116,7 @@ class Dualized(nn.Module):
         """
         scores, total = batch.scores.to(self.tau), sizes.total.to(self.tau)
         tau = self.tau[batch.rows]
+        # The total over all rows, not the batch's: mu acts on the one constraint that they share.
         mean = (self.tau_sum / total.double() - 1).to(tau)
         force = self.total_dual() + self.total_dual.augmented * mean + self.weights(scores, batch.rows)
         slope = torch.where(batch.other, self.problem.surrogate.slope(self.eps + scores), 0.0).sum(0)
@@ -131,14 +124,17 @@ class Dualized(nn.Module):
         if self.level_duals is not None:
             level = _force(self.level_duals, tau - self.eps, batch.rows)
             force = force + level
+            # eps is on the other side of gamma_i (tau_i - eps).
             pull = pull - torch.where(batch.own, level, 0.0).sum(0)
         if only is not None:  # eps must not run ahead of the few tau that move
             pull = pull * only.sum(0) / batch.own.sum(0).clamp(min=1)
         moved = torch.where(batch.own if only is None else only, tau - step * force, tau)
         self.tau[batch.rows] = moved
+        # By the difference, in O(batch).
         self.tau_sum += (moved - tau).double().sum(0)
         self.eps -= step * pull / total
         if self.full:
+            # All that is left to project onto where tau_i <= eps has multipliers.
             self.eps.clamp_(min=0.0)
 
     @torch.no_grad()
@@ -154,6 +150,7 @@ class Dualized(nn.Module):
             members = own[:, k].nonzero()[:, 0]
             where = members if rows is None else rows[members]
             before = self.tau[where, k]
+            # Weight 1/T of each tau: the projection is in the metric of the steps.
             eps = sorted_threshold(before, self.eps[k], weight=1 / float(total[k])).to(before)
             tau = before.clamp(max=float(eps))
             self.tau_sum[k] += (tau - before).double().sum()
@@ -177,13 +174,13 @@ class Dualized(nn.Module):
         """Bring the running sum of tau in line with the members of S+ among all rows."""
         self.tau_sum.copy_(torch.where(own, self.tau, 0.0).double().sum(0))
 
-    def residuals(self, scores: Tensor, own: Tensor, total: Tensor) -> Residuals:
-        """What the current variables lack, for the scores of all rows."""
+    def residual(self, scores: Tensor, own: Tensor, total: Tensor) -> float:
+        """By how much the variables break a constraint, for the scores of all rows: the largest over the tasks."""
         zero = self.tau.new_zeros(())
-        over = torch.where(own, self.tau - scores.to(self.tau), zero).clamp(min=0)
-        above = torch.where(own, self.tau - self.eps, zero).clamp(min=0)
-        short = (self.tau_sum / total.double() - 1).abs()
-        return Residuals(float(short.max()), float(over.max()), float(above.max()))
+        over = torch.where(own, self.tau - scores.to(self.tau), zero)  # of tau_i <= q_i
+        above = torch.where(own, self.tau - self.eps, zero)  # of tau_i <= eps
+        short = (self.tau_sum / total.double() - 1).abs()  # of sum tau / T = 1
+        return max(float(short.max()), float(over.clamp(min=0).max()), float(above.clamp(min=0).max()))
 
 
 def _force(duals: Multipliers, violation: Tensor, rows: Tensor) -> Tensor:

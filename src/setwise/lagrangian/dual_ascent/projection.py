@@ -30,8 +30,7 @@ import torch
 from torch import Tensor, nn
 
 from setwise import _checks
-from setwise.lagrangian.dual_ascent.approximate_threshold import sampled_threshold, sinkhorn_threshold
-from setwise.lagrangian.dual_ascent.projection_threshold import exact_threshold
+from setwise.lagrangian.dual_ascent.projection_threshold import exact_threshold, sampled_threshold, sinkhorn_threshold
 
 METHODS = ("newton", "sort", "one_pass", "sampled", "sinkhorn")
 """The names that :func:`project` takes as ``method``."""
@@ -89,6 +88,7 @@ def project(
     if gamma.dtype in (torch.float16, torch.bfloat16):
         options: dict[str, Any] = {"samples": samples, "generator": generator}
         options |= {"temperature": temperature, "iterations": iterations}
+        # Half precision cannot hold running sums of thousands of entries.
         tau, eps = project(gamma.float(), delta.float(), method=method, **options)
         return tau.to(gamma.dtype), eps.to(gamma.dtype)
     if method == "sinkhorn":
@@ -102,6 +102,7 @@ def project(
     else:
         threshold = exact_threshold(gamma, delta, method)
     if _checks.values_are_readable():
+        # Closed form: the derivative is that of a mean, whatever method has found the threshold.
         function: type[torch.autograd.Function] = _Project
         return cast("tuple[Tensor, Tensor]", function.apply(gamma, delta, threshold))
     return _by_operations(gamma, delta, threshold)
@@ -217,6 +218,7 @@ class _Project(torch.autograd.Function):
         eps = threshold.to(gamma.dtype)
         saved = (gamma, _round_down(threshold, gamma.dtype), threshold > 0)
         ctx.save_for_backward(*saved)
+        # For forward mode, which asks for its own.
         ctx.save_for_forward(*saved)
         return torch.minimum(gamma, eps.unsqueeze(-1)), eps
 
@@ -225,6 +227,7 @@ class _Project(torch.autograd.Function):
         gamma, level, free = ctx.saved_tensors
         active = gamma > level.unsqueeze(-1)  # shape: (*batch, n)
         total = grad_eps + torch.where(active, grad_tau, 0).sum(-1)
+        # eps is a mean of delta and the entries above it, so all of them get the same share.
         share = torch.where(free, total / (1 + active.sum(-1)), 0)  # shape: (*batch,)
         return torch.where(active, share.unsqueeze(-1), grad_tau), share, None
 
@@ -290,6 +293,7 @@ def _touched(tau: Tensor, eps: Tensor, index: Tensor, method: str) -> Tensor:
             f"Expected `index` to be integers (int64) in one dimension, but got {index.dtype} of shape "
             f"{tuple(index.shape)}."
         )
+    # A row given twice would enter the mean twice.
     rows: Tensor = torch.unique(index.to(device=tau.device, dtype=torch.int64))
     if len(rows) and not 0 <= int(rows[0]) <= int(rows[-1]) < len(tau):
         wrong = int(rows[0]) if rows[0] < 0 else int(rows[-1])

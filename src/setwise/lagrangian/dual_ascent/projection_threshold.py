@@ -1,4 +1,4 @@
-r"""The exact threshold of the projection, by Newton passes, by sorting, or by the papers' sequential pass.
+r"""The threshold of the projection: exact by Newton passes, sorting or one sequential pass; by samples; by a soft sort.
 
 The threshold of a row of gamma with its delta is max(0, e) for the root e of the concave, increasing
 
@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from setwise import _checks
 
@@ -42,6 +43,7 @@ def exact_threshold(gamma: Tensor, delta: Tensor, method: str) -> Tensor:
     readable = _checks.values_are_readable()
     if not (readable and gamma.device.type == "cpu" and (gamma.ndim == 1 or gamma.shape[-1] >= _LONG)):
         return _newton_torch(gamma, delta) if readable and method == "newton" else sorted_threshold(gamma, delta)
+    # Row by row in NumPy: on the CPU its masks and sorts beat torch's for single long rows.
     solve = {"newton": _newton, "sort": _by_sorting, "one_pass": _one_pass}[method]
     rows = gamma.detach().reshape(delta.numel(), gamma.shape[-1]).numpy()
     found = [solve(row, float(start)) for row, start in zip(rows, delta.detach().reshape(-1), strict=True)]
@@ -63,6 +65,7 @@ def _newton_torch(gamma: Tensor, delta: Tensor) -> Tensor:
     """Newton passes over all rows at once, each over all entries."""
     wide = torch.float32 if gamma.device.type == "mps" else torch.float64
     entries, start = gamma.detach().to(wide), delta.detach().to(wide)
+    # The root e = delta + sum relu(gamma_i - e) is at least delta, and what is below 0 is clamped anyway.
     bound = start.clamp(min=0.0)  # shape: (*batch,)
     left = torch.full_like(bound, torch.inf)
     while True:
@@ -93,6 +96,7 @@ def _guess(gamma: NDArray[Any], delta: float) -> float:
     some = np.sort(gamma[:: gamma.size // _SAMPLE].astype(np.float64))[::-1]
     weight = gamma.size / some.size
     means = (delta + weight * np.cumsum(some)) / (1 + weight * np.arange(1, some.size + 1))
+    # How many of the sample are above the root of the sample.
     above = int(np.count_nonzero(some > max(float(means.max()), delta)))
     place = above + int(3 * math.sqrt(above)) + 8  # three standard errors of the count further down
     return float(some[min(place, some.size - 1)])
@@ -152,3 +156,81 @@ def _one_pass(gamma: NDArray[Any], delta: float) -> float:
             return max(float(before[stops[0]]), 0.0)
         mean, count = float(after[-1]), count + block.size
     return max(mean, 0.0)
+
+
+def sampled_threshold(gamma: Tensor, delta: Tensor, samples: int, generator: torch.Generator | None) -> Tensor:
+    """The threshold as if ``samples`` entries, drawn with replacement, stood for all; exact where there are no more.
+
+    Each drawn entry counts n / samples times: without that the many entries that share the excess would be forgotten
+    and the threshold come out far too low.
+
+    Args:
+        gamma: float32 or float64; a constant.  # shape: (*batch, n)
+        delta: A constant.  # shape: (*batch,)
+        samples: How many entries are drawn, the same places for all rows.
+        generator: Draws them.
+    """
+    n = gamma.shape[-1]
+    if n <= samples:
+        return sorted_threshold(gamma, delta)
+    device = gamma.device if generator is None else generator.device
+    place = torch.randint(n, (samples,), generator=generator, device=device).to(gamma.device)
+    return sorted_threshold(gamma.detach()[..., place], delta, weight=n / samples)
+
+
+def sinkhorn_threshold(gamma: Tensor, delta: Tensor, temperature: float, iterations: int) -> Tensor:
+    """The threshold of softly sorted entries, differentiable by autograd.
+
+    Args:
+        gamma: float32 or float64.  # shape: (*batch, n)
+        delta: Its partner.  # shape: (*batch,)
+        temperature: Weight of the entropy.
+        iterations: How many times both marginals are met in turn.
+    """
+    start = delta.unsqueeze(-1)
+    ordered = soft_sort(gamma, temperature, iterations)  # shape: (*batch, n)
+    count = torch.arange(2, gamma.shape[-1] + 2, device=gamma.device, dtype=gamma.dtype)
+    means = torch.cat([start, (start + ordered.cumsum(-1)) / count], dim=-1)
+    return means.amax(-1).clamp(min=0.0)
+
+
+def soft_sort(gamma: Tensor, temperature: float, iterations: int) -> Tensor:
+    """The entries in falling order, each a mean of those near it, by entropic optimal transport.
+
+    The entries, squashed to (0, 1), are carried to n even steps from 1 to 0 at the least squared distance minus
+    ``temperature`` times the plan's entropy (Sinkhorn's iteration, in logarithms); step j receives the mean of what
+    arrives there. The plan takes n^2 numbers; backward passes compute each iteration again instead of keeping it.
+
+    Args:
+        gamma: float32 or float64.  # shape: (*batch, n)
+        temperature: Weight of the entropy; entries within sqrt(temperature) of the ranks are mixed.
+        iterations: How many times both marginals are met in turn.
+    """
+    n = gamma.shape[-1]
+    if n < 2:
+        return gamma
+    steps = (torch.arange(n, device=gamma.device, dtype=gamma.dtype).flip(0) + 0.5) / n
+    kernel = -((_squash(gamma).unsqueeze(-1) - steps) ** 2) / temperature  # shape: (*batch, n, n)
+    column = torch.zeros_like(gamma)
+    for _ in range(iterations):
+        if torch.is_grad_enabled() and kernel.requires_grad:
+            column = checkpoint(_both_marginals, kernel, column, use_reentrant=False, preserve_rng_state=False)
+        else:
+            column = _both_marginals(kernel, column)
+    row = -torch.logsumexp(kernel + column.unsqueeze(-2), dim=-1)
+    share = torch.softmax(kernel + row.unsqueeze(-1), dim=-2)  # what each step receives sums to one
+    return (share * gamma.unsqueeze(-1)).sum(-2)
+
+
+def _both_marginals(kernel: Tensor, column: Tensor) -> Tensor:
+    """The columns' potentials after one iteration, up to a constant."""
+    row = -torch.logsumexp(kernel + column.unsqueeze(-2), dim=-1)
+    return -torch.logsumexp(kernel + row.unsqueeze(-1), dim=-2)
+
+
+def _squash(gamma: Tensor) -> Tensor:
+    """Standardized and sent to (0, 1) by the logistic curve whose deviation is one; constant rows to 1/2."""
+    centred = gamma - gamma.mean(-1, keepdim=True)
+    square = (centred**2).mean(-1, keepdim=True)
+    spread = torch.where(square > 0, square, 1).sqrt()
+    return torch.sigmoid(math.pi / math.sqrt(3) * centred / spread)

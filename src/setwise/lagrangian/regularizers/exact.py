@@ -33,8 +33,8 @@ import torch
 from torch import Tensor
 
 from setwise import _checks
-from setwise.lagrangian.regularizers.problems import FProblem
-from setwise.lagrangian.regularizers.surrogates import surrogate_by_name
+from setwise.lagrangian.regularizers.problems import FBetaProblem, surrogate_by_name
+from setwise.lp import LinearProgram
 
 
 class ExactMultipliers(NamedTuple):
@@ -72,10 +72,11 @@ def exact_value(
         beta: Of F-beta, positive.
         total: What the tau sum to. With ``total = n = |S+|`` and all divided by it this is the problem for scores n
             times as large, which is what :class:`~setwise.lagrangian.SMeasure` poses.
-        surrogate: ``"hinge"``, or another of :mod:`~setwise.lagrangian.regularizers.surrogates`.
+        surrogate: ``"hinge"``, or another of :mod:`~setwise.lagrangian.regularizers.problems`.
     """
     wide, inside, problem = _read(scores, groups, beta, total, surrogate)
     value = problem.value(wide[inside], wide[~inside], total=total)
+    # Solved in float64 whatever comes in; handed back in the precision of losses.
     return value if scores.dtype == torch.float64 else value.to(torch.float32)
 
 
@@ -88,6 +89,7 @@ def exact_multipliers(
     """
     wide, inside, problem = _read(scores.detach(), groups, beta, total, surrogate)
     optimum = problem.solve(wide[inside], wide[~inside], total=total)
+    # Only where q_i binds: at or above eps the other constraint, tau_i <= eps, does.
     below = inside & (wide < optimum.variable)
     zero = torch.zeros_like(wide)
     example = torch.where(below, torch.full_like(wide, optimum.multiplier), zero)
@@ -116,7 +118,62 @@ def f1_bound(value: Tensor | float, groups: Tensor | None = None, *, beta: float
     return (1 + beta**2) / (1 + number)
 
 
-def _read(scores: Tensor, groups: Tensor, beta: float, total: float, surrogate: str) -> tuple[Tensor, Tensor, FProblem]:
+def s_measure_program(
+    scores: Tensor, groups: Tensor, *, problem: int = 3, beta: float = 1.0, total: float = 1.0
+) -> LinearProgram:
+    """The program of the F-measure of the whole data set for these scores; differentiable by them.
+
+    With n = |S+| and m = |S-|, problems (2) and (3) have the variables z = (tau_1..n, eps, phi_1..m) and
+
+        tau_i - eps <= 0,   tau_i <= q_i   (i in S+),     eps - phi_j <= -q_j   (j in S-),
+        sum tau_i = total,  eps >= 0,  phi >= 0,
+
+    in this order of rows. Problem (3) minimizes beta^2 n eps + sum phi_j; problem (2) adds sum tau_i, a constant. Both
+    are divided by ``total``, so that scores n times as large with ``total = n`` give the same value.
+
+    Args:
+        scores: q, float32 or float64.  # shape: (N,)
+        groups: 1 for S+, 0 or -1 for S-.  # shape: (N,)
+        problem: 3, or 2 for the form with sum tau in the objective.
+        beta: Of F-beta.
+        total: What the tau sum to.
+
+    >>> import torch
+    >>> from setwise import lp
+    >>> scores, groups = torch.tensor([0.5, 0.75, -0.25], dtype=torch.float64), torch.tensor([1, 1, 0])
+    >>> lp.solve(s_measure_program(scores, groups)).value  # eps = 1/2: 2 * 1/2 + (1/2 - 1/4)
+    tensor(1.2500, dtype=torch.float64)
+    """
+    _checks.is_floating("scores", scores)
+    _checks.one_of("problem", problem, (2, 3))
+    _checks.in_range("beta", beta, 0, open_low=True)
+    _checks.in_range("total", total, 0, open_low=True)
+    inside = read_two_groups(groups, scores)
+    positive, negative = scores[inside], scores[~inside]
+    n, m = len(positive), len(negative)
+    eye, one = scores.new_ones(n).diag(), scores.new_ones(n, 1)
+    top = torch.cat([eye, -one, scores.new_zeros(n, m)], 1)  # tau_i - eps <= 0
+    middle = torch.cat([eye, scores.new_zeros(n, 1 + m)], 1)  # tau_i <= q_i
+    bottom = torch.cat([scores.new_zeros(m, n), scores.new_ones(m, 1), -scores.new_ones(m).diag()], 1)
+    cost = torch.cat([
+        scores.new_full((n,), float(problem == 2)),
+        scores.new_full((1,), beta**2 * n),
+        scores.new_ones(m),
+    ])  # fmt: skip
+    lower = torch.cat([scores.new_full((n,), -math.inf), scores.new_zeros(1 + m)])
+    return LinearProgram(
+        cost / total,
+        torch.cat([top, middle, bottom]),
+        torch.cat([scores.new_zeros(n), positive, -negative]),
+        torch.cat([scores.new_ones(1, n), scores.new_zeros(1, 1 + m)], 1),
+        scores.new_full((1,), float(total)),
+        lower=lower,
+    )
+
+
+def _read(
+    scores: Tensor, groups: Tensor, beta: float, total: float, surrogate: str
+) -> tuple[Tensor, Tensor, FBetaProblem]:
     _checks.is_floating("scores", scores)
     if scores.ndim != 1:
         raise _checks.InputError(f"Expected `scores` to be of shape (N,), but got {tuple(scores.shape)}.")
@@ -124,4 +181,4 @@ def _read(scores: Tensor, groups: Tensor, beta: float, total: float, surrogate: 
     _checks.all_finite("scores", scores)
     _checks.in_range("beta", beta, 0, open_low=True)
     _checks.in_range("total", total, 0, open_low=True)
-    return scores.double(), inside, FProblem(float(beta), surrogate_by_name(surrogate))
+    return scores.double(), inside, FBetaProblem(float(beta), surrogate_by_name(surrogate))

@@ -13,6 +13,7 @@ def read_scores(score: Tensor, index: Tensor, num_examples: int, num_groups: int
     """Scores in float32 or float64, after checks of their shape and values and of the index."""
     _checks.is_floating("score", score)
     _checks.is_tensor("index", index)
+    # Two groups have one score; a second would be its negative.
     columns = () if num_groups == 2 else (num_groups,)
     if index.ndim != 1 or tuple(score.shape) != (len(index), *columns):
         raise _checks.InputError(
@@ -30,6 +31,7 @@ def read_scores(score: Tensor, index: Tensor, num_examples: int, num_groups: int
                 f"but got {low if low < 0 else high}."
             )
         if not bool(wide.detach().isfinite().all()):
+            # The cheap test above decides; this one only words the message.
             _checks.all_finite("score", wide)
     return wide
 

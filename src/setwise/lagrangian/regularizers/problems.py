@@ -7,18 +7,29 @@ Each has one free variable, one constraint and so one multiplier m >= 0; what is
 At the exact variable and multiplier of the scores q this is the optimal value V*(q), and by the envelope theorem its
 gradient by the scores is V*'s. A mini-batch gives an unbiased estimate of it, with nothing to ascend.
 
-- :class:`FProblem`, problem (3) of Ravi et al. 2019 for F-beta: with n = |S+| and the variable eps,
+- :class:`FBetaProblem`, problem (3) of Ravi et al. 2019 for F-beta: with n = |S+| and the variable eps,
 
       min  beta^2 n eps + sum_{S-} phi(eps + q_j)   s.t.  sum_{S+} min(eps, q_i) >= total,  eps >= 0.
 
   phi does not decrease, so the optimum is the smallest feasible eps, whatever phi is: the level to which water must
   rise. m = (beta^2 n + sum phi'(eps + q_j)) / #{i: q_i > eps}. ``total = 1`` is the papers' scale, in which scores are
   of order 1/n; ``total = n`` is the same problem for scores of order 1.
-- :class:`FloorProblem`, an operating point with a threshold b as the variable: with H+ = sum_{S+} relu(1 + b - q_i)
-  and H- = sum_{S-} relu(1 + q_j - b), both over n, minimize one of them while a constraint on both holds.
+- :class:`OperatingPointProblem` with a threshold b as the variable: with H+ = sum_{S+} relu(1 + b - q_i) and
+  H- = sum_{S-} relu(1 + q_j - b), both over n, minimize one of them while a constraint on both holds.
 
 ``cap`` bounds the multiplier. Where the problem has no feasible point the constraint is a penalty of that weight, so
 that value and gradient are finite; where it has one the value is exact and only the weight of S+ is bounded.
+
+The surrogate phi(z), z = eps + q, is what a score of S- costs: convex and not decreasing.
+
+=============  ==========================  =================================
+name           phi(z)                      note
+=============  ==========================  =================================
+``hinge``      max(0, z)                   the linear program of the papers
+``squared``    max(0, z)^2                 harder on the worst
+``logistic``   log(1 + exp z)              smooth, never quite done
+``margin``     max(0, 1 + z)               asks for a distance of 1 more
+=============  ==========================  =================================
 """
 
 from __future__ import annotations
@@ -31,12 +42,43 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import softplus
 
-from setwise.lagrangian.regularizers.surrogates import SURROGATES, Surrogate
+from setwise import _checks
 
 PASSES = 200  # of Newton's iteration, which ends by itself after a few
 HALVINGS = 64  # of an interval: down to rounding in float64
 SLACK = 1e-12  # relative: rounding alone makes no problem infeasible
+
+
+@dataclass(frozen=True)
+class Surrogate:
+    """A function of one number and its derivative (from the left at a kink)."""
+
+    name: str
+    value: Callable[[Tensor], Tensor]
+    slope: Callable[[Tensor], Tensor]
+
+
+def _step(z: Tensor) -> Tensor:
+    return (z > 0).to(z.dtype)
+
+
+SURROGATES = {
+    surrogate.name: surrogate
+    for surrogate in (
+        Surrogate("hinge", torch.relu, _step),
+        Surrogate("squared", lambda z: torch.relu(z).square(), lambda z: 2 * torch.relu(z)),
+        Surrogate("logistic", softplus, torch.sigmoid),
+        Surrogate("margin", lambda z: torch.relu(1 + z), lambda z: _step(1 + z)),
+    )
+}
+
+
+def surrogate_by_name(name: str) -> Surrogate:
+    """The surrogate of a name, or an error that lists them."""
+    _checks.one_of("surrogate", name, SURROGATES)
+    return SURROGATES[name]
 
 
 class Optimum(NamedTuple):
@@ -69,7 +111,7 @@ class Sizes(NamedTuple):
         return Sizes(self.positives[tasks], self.negatives[tasks], self.total[tasks])
 
 
-class SetProblem(abc.ABC):
+class TwoSetProblem(abc.ABC):
     """A problem over two sets of scores."""
 
     @abc.abstractmethod
@@ -101,6 +143,7 @@ class SetProblem(abc.ABC):
         optimum = self.solve(positive.detach(), negative.detach(), total=total)
         if math.isinf(optimum.multiplier):  # infeasible, or feasible at one point, where no gradient is finite
             return positive.new_tensor(optimum.value)
+        # Danskin's theorem: V* has the gradient of L at the optimum, so the solver is not differentiated.
         return self.lagrangian(positive, negative, optimum, total=total)
 
     def lagrangian(self, positive: Tensor, negative: Tensor, optimum: Optimum, *, total: float) -> Tensor:
@@ -113,7 +156,7 @@ class SetProblem(abc.ABC):
 
 
 @dataclass(frozen=True)
-class FProblem(SetProblem):
+class FBetaProblem(TwoSetProblem):
     """F-beta; see the module's text."""
 
     beta: float = 1.0
@@ -123,6 +166,7 @@ class FProblem(SetProblem):
         """Newton's iteration for the level, and where there is none a bisection for the capped problem."""
         level = water_level(positive, total)
         if math.isfinite(level):
+            # Raising eps by one raises the sum of min(eps, q_i) by the number of scores above it.
             above = int((positive > level).sum())
             multiplier = self._slope(negative, level, len(positive)) / above if above else math.inf
             value = self.objective(positive, negative, level, total=total)
@@ -163,13 +207,14 @@ class FProblem(SetProblem):
         def pays(eps: float) -> bool:
             return self._slope(negative, eps, len(positive)) < cap * int((positive > eps).sum())
 
+        # Even the first step costs more than the penalty returns: eps stays at its bound.
         if len(positive) == 0 or not pays(0.0):
             return 0.0
         return _boundary(pays, 0.0, float(positive.max()))
 
 
 @dataclass(frozen=True)
-class FloorProblem(SetProblem):
+class OperatingPointProblem(TwoSetProblem):
     """An operating point: minimize ``goal`` . (H+, H-) subject to ``limit`` . (H+, H-) <= ``bound`` (or a share of S-).
 
     Args:
@@ -187,17 +232,17 @@ class FloorProblem(SetProblem):
     share: bool = False
 
     @classmethod
-    def precision_at_recall(cls, recall: float) -> FloorProblem:
+    def precision_at_recall(cls, recall: float) -> OperatingPointProblem:
         """Fewest false positives while the missed positives stay within 1 - recall."""
         return cls("precision at recall", (0.0, 1.0), (1.0, 0.0), 1 - recall)
 
     @classmethod
-    def recall_at_precision(cls, precision: float) -> FloorProblem:
+    def recall_at_precision(cls, precision: float) -> OperatingPointProblem:
         """Fewest missed positives while H+ + p/(1 - p) H- <= n, which implies precision p."""
         return cls("recall at precision", (1.0, 0.0), (1.0, precision / (1 - precision)), 1.0)
 
     @classmethod
-    def tpr_at_fpr(cls, fpr: float) -> FloorProblem:
+    def tpr_at_fpr(cls, fpr: float) -> OperatingPointProblem:
         """Fewest missed positives while the false positives stay within a share of S-."""
         return cls("tpr at fpr", (1.0, 0.0), (0.0, 1.0), fpr, share=True)
 
@@ -206,6 +251,7 @@ class FloorProblem(SetProblem):
         if len(positive) == 0 or len(negative) == 0:
             return Optimum(0.0, 0.0, 0.0, feasible=True)  # nothing to separate: no threshold is wrong
         scores = torch.cat([positive, negative])
+        # Beyond these every hinge is zero or linear, so that no root lies outside.
         low, high = float(scores.min()) - 2, float(scores.max()) + 2
 
         def slopes(b: float) -> tuple[float, float]:
@@ -216,12 +262,14 @@ class FloorProblem(SetProblem):
         def short(b: float) -> float:
             return self.violation(positive, negative, b, total=total)
 
+        # The constraint is convex in b: if its lowest point breaks it, every b does.
         best = _boundary(lambda b: slopes(b)[1] < 0, low, high) if self.limit[1] else low
         if short(best) <= SLACK * max(1.0, self.bound):
             # where the objective falls with b the largest feasible one, else the smallest
             falls = self.goal[1] > 0
             edge = _boundary(lambda b: (short(b) <= 0) == falls, *((best, high) if falls else (low, best)))
             gain, cost = slopes(edge)
+            # Stationarity of L at the edge; where both fall the constraint does not bind.
             multiplier = min(-gain / cost if cost * gain < 0 else 0.0, cap)
             return Optimum(self.objective(positive, negative, edge, total=total), edge, multiplier, feasible=True)
         if math.isinf(cap):
@@ -274,9 +322,11 @@ def water_level(scores: Tensor, total: float) -> float:
         count = int(above.sum())
         rest = float(scores.masked_fill(above, 0.0).sum())
         if count == 0:
+            # Scores that sum to the total exactly are feasible, whatever order they are added in.
             slack = SLACK * max(total, float(scores.abs().sum()))
             return eps if float(scores.clamp(max=eps).sum()) >= total - slack else math.inf
         raised = (total - rest) / count
+        # Newton on a concave function rises monotonically; no rise is the root, to the last bit.
         if raised <= eps * (1 + 1e-16):
             break
         eps = raised

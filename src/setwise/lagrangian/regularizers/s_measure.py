@@ -45,11 +45,11 @@ from torch import Tensor, nn
 
 from setwise import _checks
 from setwise.distributed import ProcessGroupLike, Ranks, active, check_process_group
-from setwise.lagrangian.dual_ascent.operating_points import DualizedFloors
-from setwise.lagrangian.dual_ascent.primal_dual import Batch, Dualized
+from setwise.lagrangian.dual_ascent.operating_points import OperatingPoints
+from setwise.lagrangian.dual_ascent.primal_dual import Batch, PrimalDual
 from setwise.lagrangian.regularizers import exact
 from setwise.lagrangian.regularizers.inputs import read_group, read_scores, read_source
-from setwise.lagrangian.regularizers.problems import FProblem, Gap, Optimum, SetProblem, Sizes, mean
+from setwise.lagrangian.regularizers.problems import FBetaProblem, Gap, Optimum, Sizes, TwoSetProblem, mean
 from setwise.lagrangian.regularizers.score_memory import ScoreMemory
 from setwise.lagrangian.regularizers.tasks import tasks_of
 
@@ -124,21 +124,21 @@ class SMeasure(nn.Module):
         self.register_buffer("_since", torch.zeros((), dtype=torch.int64))  # rows since the last exact solution
         self.register_buffer("_solved", torch.zeros((), dtype=torch.bool))
         rho = (0.0 if scaling == "paper" else AUGMENTED) if augmented is None else float(augmented)
-        self.dualized = self._make_dualized(rho)
+        self.primal_dual = self._make_primal_dual(rho)
         self.last: Batch | None = None  # what the last call saw, for a DualAscent's step
 
-    def _make_dualized(self, rho: float) -> Dualized | DualizedFloors | None:
+    def _make_primal_dual(self, rho: float) -> PrimalDual | OperatingPoints | None:
         if self.variant == "exact":
             return None
         problem, maximum, full = self.tasks.problems[0], self.max_multiplier, self.variant == "full"
-        if isinstance(problem, FProblem):
-            return Dualized(len(self.memory), len(self.tasks), problem, full=full, augmented=rho, maximum=maximum)
+        if isinstance(problem, FBetaProblem):
+            return PrimalDual(len(self.memory), len(self.tasks), problem, full=full, augmented=rho, maximum=maximum)
         if self.variant != "partial" or self.scaling == "paper":
             raise _checks.InputError(
                 f"Expected `variant` to be 'exact' or 'partial', with normalized scaling, for {self.measure!r}, "
                 f"but got {self.variant!r} with {self.scaling!r}."
             )
-        return DualizedFloors(self.tasks, augmented=rho, maximum=maximum)
+        return OperatingPoints(self.tasks, augmented=rho, maximum=maximum)
 
     def forward(self, score: Tensor, group: Tensor, index: Tensor) -> Tensor:
         """The term of a batch, an unbiased estimate of the whole data set's. In training mode it also remembers.
@@ -152,12 +152,15 @@ class SMeasure(nn.Module):
         scores, groups, rows = self._read(score, group, index, ranks)
         own, other = self.tasks.members(groups)
         if self.training:
+            # First, so that the counts which scale the batch include the batch itself.
             self._remember(scores, groups, rows, own)
         sizes = self.sizes()
         batch = self._batch(self.tasks.scores(scores), own, other, rows, sizes)
         if self.training:
+            # Detached, or the graph of this batch would live until the next.
             self.last = batch._replace(scores=batch.scores.detach())
         if len(rows) == 0:
+            # A zero that still has a graph, so that the caller's backward works on an empty batch too.
             return score.sum() * 0.0
         if self.variant == "exact" and self._due(len(rows)):
             self.refresh()
@@ -170,6 +173,7 @@ class SMeasure(nn.Module):
         zero = batch.scores.new_zeros(())
         ours = (up * torch.where(batch.own, positive, zero)).sum(0)
         sums = ours + (down * torch.where(batch.other, negative, zero)).sum(0)
+        # Without S+ there is nothing to find, and no n to divide by.
         return torch.where(sizes.positives > 0, constant + sums / sizes.total, zero)
 
     def _weights(self, batch: Batch, sizes: Sizes) -> tuple[Tensor, Tensor]:
@@ -178,14 +182,16 @@ class SMeasure(nn.Module):
         if self.scaling == "paper":
             return one, one
         if self.sampling == "balanced":
+            # Balanced batches have more of the rare set: each set is scaled to its own size.
             return sizes.positives / batch.own.sum(0).clamp(min=1), sizes.negatives / batch.other.sum(0).clamp(min=1)
+        # By known examples, so that the first pass over the data is unbiased for what it has seen.
         each = one * self.memory.counts.sum() / len(batch.rows)
         return each, each
 
     def _batch(self, scores: Tensor, own: Tensor, other: Tensor, rows: Tensor, sizes: Sizes) -> Batch:
         one = torch.ones_like(sizes.total)
         batch = Batch(scores, own, other, rows, one, one)
-        if self.dualized is None or len(rows) == 0 or not self._is_normalized:
+        if self.primal_dual is None or len(rows) == 0 or self.scaling == "paper":
             return batch
         up, down = self._weights(batch, sizes)
         return batch._replace(share=1 / up, factor=down / up)
@@ -199,11 +205,11 @@ class SMeasure(nn.Module):
             groups: In the order of the data set.  # shape: (num_examples,)
         """
         index = torch.arange(self.num_examples, device=self.memory.groups.device)
-        scores = self.memory.scores.new_zeros(self.num_examples, self._score_width)
-        _, found, rows = self._read(scores if self._score_width > 1 else scores[:, 0], groups, index)
+        scores = self.memory.scores.new_zeros(self.num_examples, self.tasks.rows * self.tasks.width)
+        _, found, rows = self.tasks.spread(scores, read_group(groups, index, self.num_groups), index)
         self.memory.write_groups(rows, found)
-        if isinstance(self.dualized, Dualized):
-            self.dualized.start(self.tasks.members(self.memory.groups)[0])
+        if isinstance(self.primal_dual, PrimalDual):
+            self.primal_dual.start(self.tasks.members(self.memory.groups)[0])
 
     @torch.no_grad()
     def refresh(self) -> None:
@@ -215,6 +221,7 @@ class SMeasure(nn.Module):
 
     def _due(self, rows: int) -> bool:
         self._since += rows
+        # Solving after every batch would cost a pass over the data each time.
         return not bool(self._solved) or int(self._since) * SOLVES >= len(self.memory)
 
     def resize(self, num_examples: int) -> None:
@@ -230,27 +237,25 @@ class SMeasure(nn.Module):
             source: Old indices in the new order.  # shape: (new num_examples,)
         """
         rows = read_source(source, self.num_examples, self.tasks.rows)
-        self.memory.take(rows)
+        self.memory.reindex(rows)
         self.last = None
-        if isinstance(self.dualized, Dualized):
-            self.dualized.take(rows)
-            self.dualized.start(self.tasks.members(self.memory.groups)[0])
+        if isinstance(self.primal_dual, PrimalDual):
+            self.primal_dual.reindex(rows)
+            self.primal_dual.start(self.tasks.members(self.memory.groups)[0])
 
     def extra_repr(self) -> str:
         """The settings, for ``repr``."""
         return f"num_examples={self.num_examples}, measure={self.measure!r}, variant={self.variant!r}"
 
-    @property
-    def _score_width(self) -> int:
-        return 1 if self.num_groups == 2 else self.num_groups
-
     def _remember(self, scores: Tensor, groups: Tensor, rows: Tensor, own: Tensor) -> None:
         if self.memory.scores.device != scores.device:
+            # The first batch tells where the scores are; buffers made on the CPU follow.
             self.to(scores.device)
-        if isinstance(self.dualized, Dualized):
+        if isinstance(self.primal_dual, PrimalDual):
+            # tau of members that have just become known joins the running sum.
             fresh = self.memory.groups[rows] < 0
-            added = torch.where(own & fresh[:, None], self.dualized.tau[rows], 0.0)
-            self.dualized.tau_sum += added.double().sum(0)
+            added = torch.where(own & fresh[:, None], self.primal_dual.tau[rows], 0.0)
+            self.primal_dual.tau_sum += added.double().sum(0)
         self.memory.write(rows, scores, groups)
 
     def _read(
@@ -281,11 +286,10 @@ class SMeasure(nn.Module):
         index = torch.arange(len(scores), device=scores.device)
         wide = read_scores(scores, index, len(scores), self.num_groups).double()
         rows, kinds, _ = self.tasks.spread(wide, read_group(groups, index, self.num_groups), index)
-        values, own, other = self.tasks.scores(rows), *self.tasks.members(kinds)
         found = []
-        for k, problem in enumerate(self.tasks.each()):
-            positive, negative = values[own[:, k], k], values[other[:, k], k]
-            whole = total if isinstance(problem, FProblem) else float(max(1, len(positive)))
+        for problem, positive, negative in self.tasks.split(rows, kinds):
+            # Operating points are always over n = |S+|, whatever the scale of problem (3).
+            whole = total if isinstance(problem, FBetaProblem) else float(max(1, len(positive)))
             found.append(problem.value(positive, negative, total=whole))
         value = torch.stack(found).mean()
         return value if scores.dtype == torch.float64 else value.float()
@@ -304,26 +308,27 @@ class SMeasure(nn.Module):
             groups: Groups of the scores, for two groups.
         """
         problem = self.tasks.problems[0]
-        if not isinstance(problem, FProblem):
+        if not isinstance(problem, FBetaProblem):
             raise _checks.InputError(f"Expected an F-measure for a bound on it, but the measure is {self.measure!r}.")
         if value is not None:
             return exact.f1_bound(value, groups, beta=problem.beta)
-        program = FProblem(problem.beta)
+        # The bound is proved for the hinge program alone.
+        program = FBetaProblem(problem.beta)
         values = [program.solve(ours, others, total=max(1.0, len(ours))).value for _, ours, others, _ in self._sets()]
         return mean([exact.f1_bound(value, beta=problem.beta) for value in values])
 
     @torch.no_grad()
     def gap(self) -> Gap:
         """The current variables beside the exact optimum, both for the remembered scores; means over the tasks."""
-        variable = self.variable if self.dualized is None else self.dualized.variables()
+        variable = self.variable if self.primal_dual is None else self.primal_dual.variables()
         values, residual = [], 0.0
         for (problem, positive, negative, total), now in zip(self._sets(), variable.tolist(), strict=True):
             if len(positive):
                 values.append(problem.objective(positive, negative, now, total=total))
                 residual = max(residual, problem.violation(positive, negative, now, total=total))
-        if isinstance(self.dualized, Dualized):
-            own, _ = self.tasks.members(torch.where(self.memory.seen, self.memory.groups, -1))
-            residual = self.dualized.residuals(self.tasks.scores(self.memory.scores), own, self.sizes().total).largest()
+        if isinstance(self.primal_dual, PrimalDual):
+            own, _ = self.tasks.members(self.memory.seen_groups)
+            residual = self.primal_dual.residual(self.tasks.scores(self.memory.scores), own, self.sizes().total)
         value, optimum = mean(values), self.optimum()
         return Gap(value, optimum, math.inf if math.isinf(optimum) else abs(value - optimum), residual)
 
@@ -337,11 +342,11 @@ class SMeasure(nn.Module):
             Non-negative weights, 0 for examples not yet seen.  # shape: (num_examples,), or (num_examples, num_groups)
         """
         rows = torch.arange(len(self.memory), device=self.memory.scores.device)
-        groups = torch.where(self.memory.seen, self.memory.groups, -1)
-        own, other = self.tasks.members(groups)
+        own, other = self.tasks.members(self.memory.seen_groups)
         with torch.enable_grad():
             leaf = self.memory.scores.detach().clone().double().requires_grad_()
             sizes = self.sizes()
+            # Shares are not used by the parts; any will do.
             every = Batch(self.tasks.scores(leaf), own, other, rows, sizes.total, sizes.total)
             positive, negative, _ = self._parts(every, sizes)
             zero = leaf.new_zeros(())
@@ -353,18 +358,16 @@ class SMeasure(nn.Module):
     def sizes(self) -> Sizes:
         """How many members of S+ and S- each task has among the examples whose group is known."""
         positives, negatives = (count.to(self.memory.scores) for count in self.tasks.sizes(self.memory.counts))
-        total = positives.clamp(min=1) if self._is_normalized else torch.ones_like(positives)
+        total = positives.clamp(min=1) if self.scaling == "normalized" else torch.ones_like(positives)
         return Sizes(positives, negatives, total)
 
-    def _sets(self) -> Iterator[tuple[SetProblem, Tensor, Tensor, float]]:
+    def _sets(self) -> Iterator[tuple[TwoSetProblem, Tensor, Tensor, float]]:
         """Problem, scores of S+ and of S-, and total of each task, from what has been seen."""
         seen = self.memory.seen
-        scores = self.tasks.scores(self.memory.scores[seen]).double()
-        own, other = self.tasks.members(self.memory.groups[seen])
-        for k, problem in enumerate(self.tasks.each()):
-            positive, negative = scores[own[:, k], k], scores[other[:, k], k]
-            total = float(max(1, len(positive))) if self._is_normalized else 1.0
-            yield problem, positive, negative, total
+        for problem, positive, negative in self.tasks.split(
+            self.memory.scores[seen].double(), self.memory.groups[seen]
+        ):
+            yield problem, positive, negative, float(max(1, len(positive))) if self.scaling == "normalized" else 1.0
 
     def _optima(self, *, capped: bool) -> list[Optimum]:
         found = []
@@ -372,19 +375,16 @@ class SMeasure(nn.Module):
             if len(positive) == 0:
                 found.append(Optimum(math.inf, 0.0, 0.0, feasible=False))
                 continue
-            cap = self._cap(problem, len(negative) / len(positive)) if capped else math.inf
-            found.append(problem.solve(positive, negative, total=total, cap=cap))
+            # What S- can pull with at most: beta^2, the price of eps, and a slope of one for each of its members.
+            beta = problem.beta if isinstance(problem, FBetaProblem) else 1.0
+            cap = beta**2 + len(negative) / len(positive) if self.max_multiplier is None else self.max_multiplier
+            found.append(problem.solve(positive, negative, total=total, cap=cap if capped else math.inf))
         return found
 
-    def _cap(self, problem: SetProblem, ratio: float) -> float:
-        if self.max_multiplier is not None:
-            return self.max_multiplier
-        return (problem.beta**2 if isinstance(problem, FProblem) else 1.0) + ratio
-
     def _parts(self, batch: Batch, sizes: Sizes) -> tuple[Tensor, Tensor, Tensor]:
-        if self.dualized is not None:
-            positive, negative = self.dualized.parts(batch.scores, batch.rows)
-            return positive, negative, self.dualized.constant(sizes)
+        if self.primal_dual is not None:
+            positive, negative = self.primal_dual.parts(batch.scores, batch.rows)
+            return positive, negative, self.primal_dual.constant(sizes)
         variable, multiplier = self.variable.to(batch.scores), self.multiplier.to(batch.scores)
         positive, negative = self.tasks.parts(batch.scores, variable, multiplier)
         return positive, negative, self.tasks.constant(variable, multiplier, sizes)
@@ -393,10 +393,6 @@ class SMeasure(nn.Module):
     def num_examples(self) -> int:
         """How many examples the data set has."""
         return len(self.memory) // self.tasks.rows
-
-    @property
-    def _is_normalized(self) -> bool:
-        return self.scaling == "normalized"
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
         super()._load_from_state_dict(state_dict, prefix, *rest)

@@ -44,11 +44,17 @@ class ScoreMemory(nn.Module):
     def __len__(self) -> int:
         return len(self.seen)
 
+    @property
+    def seen_groups(self) -> Tensor:
+        """The groups of the examples that have a score, UNKNOWN for the others.  # shape: (num_examples,)."""
+        return torch.where(self.seen, self.groups, UNKNOWN)
+
     @torch.no_grad()
     def write(self, index: Tensor, scores: Tensor, groups: Tensor) -> None:
         """Keep the scores, without their gradient; of an example that comes twice, the later."""
         if scores.dtype == torch.float64 and self.scores.dtype != torch.float64:
             self.scores = self.scores.double()  # nothing is lost of what a model in double precision says
+        # Detached, or the graph of every past batch would stay alive.
         self.scores[index] = scores.detach().to(self.scores)
         self.seen[index] = True
         self.write_groups(index, groups)
@@ -60,16 +66,18 @@ class ScoreMemory(nn.Module):
         self.groups[index] = groups.to(self.groups)
         after = self.groups[rows].long()
         size = len(self.counts)
+        # The difference, in O(batch): counting all again would cost the data set at every step.
         self.counts += torch.bincount(after, minlength=size) - torch.bincount(before[before >= 0], minlength=size)
 
     @torch.no_grad()
-    def take(self, source: Tensor) -> None:
+    def reindex(self, source: Tensor) -> None:
         """Row i becomes what was row ``source[i]``, or unknown where that is -1."""
         kept = source >= 0
         rows = source.clamp(min=0)
         self.scores = torch.where(kept[:, None], self.scores[rows], torch.zeros_like(self.scores[:1]))
         self.groups = torch.where(kept, self.groups[rows], torch.full_like(self.groups[:1], UNKNOWN))
         self.seen = kept & self.seen[rows]
+        # Counted anew: rows may have been dropped or taken twice.
         self.counts = torch.bincount(self.groups[self.groups >= 0].long(), minlength=len(self.counts))
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
@@ -80,5 +88,6 @@ class ScoreMemory(nn.Module):
                 f"but got one of shape {tuple(saved.shape)}; `resize` first."
             )
         if saved is not None:
+            # A state in double precision must not be rounded on its way in.
             self.scores = self.scores.to(saved.dtype)
         super()._load_from_state_dict(state_dict, prefix, *rest)
