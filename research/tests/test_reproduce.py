@@ -21,6 +21,7 @@ from setwise_research.networks import ResNet18
 from setwise_research.reproduce import Entry, Plan, Preset, Study, entries, entry, run, write_table
 from setwise_research.reproduce import learners as learning
 from setwise_research.reproduce.entry import installed
+from setwise_research.reproduce.lightning_loop import EpochBatches
 from setwise_research.reproduce.problem import draw, is_present, load_pool
 from setwise_research.reproduce.runner import Cell
 from setwise_research.reproduce.store import RunLog, commit
@@ -530,3 +531,11 @@ def test_cells_are_told_apart_by_everything_that_decides_them() -> None:
     keys = {plan.key(each) for each in (cell, *others)} | {tiny_plan(width=3).key(cell)}
     assert len(keys) == 6
     assert tiny_plan(seeds=9).key(cell) == plan.key(cell), "more seeds leave what is done"
+
+
+def test_batches_are_those_of_the_epoch_set_after_the_iterator_was_made() -> None:
+    batches = EpochBatches(2, lambda epoch: [[epoch], [epoch + 1]])
+    early = iter(batches)
+    batches.set_epoch(5)
+    assert list(early) == [[5], [6]]
+    assert len(batches) == 2

@@ -64,6 +64,7 @@ def _boosted(
     start = float(np.log(share / (1 - share)))  # LightGBM itself knows no start for an objective of one's own
     settings = _settings(y, objective, seed)
     rounds = _ROUNDS[objective is not None]
+    # With fewer, the held-out part has too few of them to say when to stop.
     if np.bincount(y, minlength=2).min() >= STOPPING:
         rounds = _best_rounds(lightgbm, x, y, weight, start, settings, seed)
     booster = lightgbm.train(settings, _dataset(lightgbm, x, y, weight, start), rounds)
@@ -75,6 +76,7 @@ def _settings(y: NDArray[np.int64], objective: Objective | None, seed: int) -> d
     if np.bincount(y, minlength=2).min() < STOPPING:
         sized: dict[str, Any] = _DEFAULTS if objective is None else _FINE
     else:
+        # On many rows the trees are the cost, and twice the rate takes half as many.
         rate = 0.05 if len(y) < 100_000 else 0.1
         sized = {
             "learning_rate": rate,
@@ -85,9 +87,11 @@ def _settings(y: NDArray[np.int64], objective: Objective | None, seed: int) -> d
     return {
         "objective": "binary" if objective is None else objective,
         "metric": "binary_logloss" if objective is None else "average_precision",
+        # The start is given with the data, for both objectives alike.
         "boost_from_average": False,
         "num_leaves": 31,
         "seed": seed,
+        # With these three the trees are the same on any number of cores.
         "deterministic": True,
         "force_row_wise": True,
         "num_threads": 1,
@@ -97,6 +101,7 @@ def _settings(y: NDArray[np.int64], objective: Objective | None, seed: int) -> d
 
 
 def _dataset(lightgbm: Any, x: NDArray[np.float32], y: NDArray[np.int64], weight: Floats | None, start: float) -> Any:
+    # Filtering depends on min_data_in_leaf, which may not change after it.
     settings = {"verbosity": -1, "feature_pre_filter": False, "num_threads": 1}
     return lightgbm.Dataset(x, y, weight=weight, init_score=np.full(len(y), start), params=settings)
 

@@ -100,11 +100,13 @@ class Rows:
         rows = self.take(self.weight > 0)
         if rows.weight is None or not len(rows.y):
             return rows
+        # Penalties and prior counts are in units of a row, so that all weights doubled change nothing.
         return replace(rows, weight=rows.weight / rows.weight.mean())
 
     def share(self) -> float:
         """Share of the positives, drawn a little towards one half so that its log-odds are finite."""
         weight = np.ones(len(self.y)) if self.weight is None else self.weight
+        # Half a row of each class is added, so that the log-odds of one class alone are finite.
         return float((weight[self.y == 1].sum() + 0.5) / (weight.sum() + 1.0))
 
     @property
@@ -151,6 +153,7 @@ class Candidate:
             measure: The measure.
             seed: Of the fold models; each has its own.
         """
+        # A fold with one class alone needs a constant, which networks side by side cannot have.
         if self.every is None or not all(rows.take(~mask).used().both for mask in held):
             return [self.fit(rows.take(~mask), measure, seed=seed + k) for k, mask in enumerate(held)]
         return self.every(rows, held, _binary(measure), seed)
@@ -194,6 +197,7 @@ def _best_c(rows: Rows, seed: int) -> float:
     some = _sample(rows.y, _MOST_CHOOSING, random)
     rows = rows.take(some) if len(some) < len(rows.y) else rows
     folds = min(_INNER_FOLDS, int(np.bincount(rows.y).min()))
+    # A class of one row cannot be in both parts, so nothing can be chosen: the middle of the grid.
     if folds < 2:
         return 1.0
     fold = stratified(rows.y, folds, random)
@@ -206,6 +210,7 @@ def _best_c(rows: Rows, seed: int) -> float:
             score = linear.LinearScore.of(part.features, *start)(test.x.astype(np.float64))
             losses[j, fold == k] = np.logaddexp(0.0, np.where(test.y == 1, -score, score))
     weight = np.ones(len(rows.y)) if rows.weight is None else rows.weight
+    # Argmin takes the first, so of equals the strongest penalty.
     return CS[int(np.argmin(losses @ weight))]
 
 
@@ -222,6 +227,7 @@ def _sample(y: NDArray[np.int64], most: int, random: np.random.Generator) -> NDA
     parts = []
     for label in (0, 1):
         own = np.flatnonzero(y == label)
+        # At least a hundred of each class, or a rare one would choose the penalty by a few rows.
         count = min(len(own), max(100, round(most * len(own) / len(y))))
         parts.append(random.choice(own, count, replace=False))
     return np.sort(np.concatenate(parts))
@@ -229,6 +235,7 @@ def _sample(y: NDArray[np.int64], most: int, random: np.random.Generator) -> NDA
 
 def _extra_trees(rows: Rows, _: Measure, seed: int) -> Scorer:
     """Trees are grown to the end on small tables; on large ones leaves keep enough rows that the text stays small."""
+    # Leaves grow with the table, so that the text of a forest does not.
     made = extra("sklearn.ensemble", "sklearn").ExtraTreesClassifier(
         _TREES, min_samples_leaf=max(1, len(rows.y) // 2000), random_state=seed, n_jobs=1
     )

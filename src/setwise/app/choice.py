@@ -158,6 +158,7 @@ def _stacked(fits: CrossFit) -> tuple[dict[str, Floats], Stack | None]:
     labels, weight = fits.rows.y, fits.rows.weight
     own = None if weight is None else weight[scored]
     logits, stack = dict(zip(names, table[:, scored], strict=True)), None
+    # The stack that is shipped sees all rows; its out-of-fold scores come from stacks that do not.
     if len(names) > 1:
         stack = fit_stack(table[:, scored], labels[scored], names=names, weight=own)
         logits[STACK] = stack_out_of_fold(table, labels, fits.folds, weight=weight)[scored]
@@ -168,6 +169,7 @@ def _ensemble(fits: CrossFit, chosen: str, stack: Stack | None) -> Ensemble:
     """The mean of the folds' models, or the stack of those candidates that have weight."""
     if chosen != STACK or stack is None:
         return Ensemble({chosen: fits[chosen].scorers})
+    # Members without weight cost time and space, and give nothing.
     reduced = stack.reduced() if len(stack.used) else stack
     return Ensemble({name: fits[name].scorers for name in reduced.names}, reduced)
 
@@ -183,6 +185,7 @@ def refitted(choice: Choice, measure: Measure, *, seed: int) -> Ensemble:
         seed: Of the fits.
     """
     rows = choice.fits.rows
+    # One fold that leaves nothing out.
     nothing = np.zeros((1, len(rows.y)), bool)
     members = {
         name: tuple(choice.fits[name].candidate.fit_folds(rows, nothing, measure, seed=seed))

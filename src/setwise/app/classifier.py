@@ -42,7 +42,7 @@ from setwise.app.model_file import Prediction, TableModel
 from setwise.app.progress import FitBars
 from setwise.app.settings import CONFIDENCE, MOST_SEED, TrainSettings
 from setwise.app.train_report import TrainReport
-from setwise.app.training import Work, train_table
+from setwise.app.training import Work, listed, train_table
 from setwise.data.tables.target import MOST_CLASSES, value_name
 
 if TYPE_CHECKING:
@@ -160,6 +160,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Raises:
             InputError: When an argument cannot be used.
         """
+        # Before anything else, as check_estimator wants the messages of scikit-learn.
         inputs, given = self._validated(X, y)
         check_classification_targets(given)
         weight = None
@@ -224,8 +225,10 @@ class TableClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         found = self._prediction(X)
         if found.by_class is not None:
+            # A probability of 0 has no finite logarithm.
             return np.asarray(np.log(np.maximum(self._sorted(found.by_class), np.finfo(np.float64).tiny)))
         scores, threshold = found.scores, self.model_.score_threshold
+        # A threshold without finite margin: nothing, or everything, is predicted positive.
         if abs(threshold) >= np.finfo(np.float64).max:
             margin = -np.logaddexp(0, -scores) if threshold > 0 else np.logaddexp(0, scores)
         elif self._positive == 1:
@@ -286,11 +289,11 @@ class TableClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         return TrainSettings(
             measure=self.measure,
-            subject_to=_listed(self.subject_to),
+            subject_to=listed(self.subject_to),
             confidence=self.confidence,
             positive=value_name(values[self._positive]) if len(values) == 2 else None,
             max_weight=self.max_weight,
-            models=_listed(self.models),
+            models=listed(self.models),
             folds=_plain(self.folds),
             seed=self._seed(),
         )
@@ -340,7 +343,3 @@ class TableClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 def _plain(value: Any) -> Any:
     """An integer of numpy, such as a search over parameters gives, as one of Python."""
     return int(value) if isinstance(value, np.integer) else value
-
-
-def _listed(value: str | Sequence[str] | None) -> tuple[str, ...]:
-    return () if value is None else (value,) if isinstance(value, str) else tuple(value)

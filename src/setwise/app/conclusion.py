@@ -70,6 +70,7 @@ def conclude(
         stage("refitting to all rows")
         ensemble = refitted(choice, settings.parsed_measure(), seed=settings.seed) if refit is None else refit
     stage("importance of the columns")
+    # Of the folds' models, also where what is shipped is refitted: those have rows they have not seen.
     columns = column_importance(problem, choice.fits.folds, choice.ensemble.of_fold, settings)
     stage("evaluating")
     choice = dataclasses.replace(choice, ensemble=ensemble)
@@ -89,6 +90,7 @@ def conclude(
 
 def chosen(problem: TableProblem, fits: CrossFit, settings: TrainSettings) -> tuple[str, Choice]:
     """What is shipped, and the title of the criterion by which it was chosen."""
+    # The level is the intervals': where nothing is certified it is the usual one.
     criterion, value = _criterion(problem, settings)
     level = settings.confidence or CONFIDENCE
     return criterion, choose_model(fits, settings.parsed_measure(), seed=settings.seed, level=level, value=value)
@@ -132,6 +134,7 @@ def column_importance(
     """
     columns = encoded_columns(problem.encoding)
     heads = len(problem.encoding.classes) if problem.several else 1
+    # Every permuted column is scored by every model, so many columns get fewer rows.
     many = len(columns) * heads * REPEATS > MOST_SCORED
     return permutation_importance(
         problem.rows,

@@ -182,6 +182,7 @@ class _FoldLoss:
     def step(self) -> None:
         """Move the multipliers by the rates on the rows that this fold learns from."""
         for each in self.objectives:
+            # Before this fold has seen a row there are no rates to move the multipliers by.
             if not bool(each.memory.isnan().all()):
                 each.step()
 

@@ -74,8 +74,10 @@ class Constraints:
     def __init__(self, texts: Sequence[str], groups: Mapping[str, Groups]) -> None:
         self.names = {no_blanks(name): group.names for name, group in groups.items()}
         self.only = next(iter(self.names)) if len(self.names) == 1 else None
+        # Where there is one column, its name may be left out.
         if self.only is not None:
             self.names.setdefault("group", self.names[self.only])
+        # Written twice it is one, and is reported once.
         self.each = tuple(dict.fromkeys(_parse(text, self.names) for text in texts))
         for constraint in self.each:
             if constraint.group is not None and constraint.group not in self.names:
@@ -116,6 +118,7 @@ class Constraints:
     def with_own(self, subject_to: str | None) -> list[RateConstraint]:
         """The constraints, and that of the measure where it has one that is not among them."""
         own = () if subject_to is None else read_constraints(subject_to)
+        # The measure's own may be among those that were asked for.
         return [*self.each, *(each for each in own if each not in self.each)]
 
     def values(

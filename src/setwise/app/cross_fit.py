@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from setwise._checks import InputError, extra, in_range, is_count
 from setwise.app.candidates import Candidate, Rows, candidates_of
 from setwise.app.folds import Folds, make_folds
-from setwise.app.scorers import Scorer
+from setwise.app.scorers import Scorer, mean_score
 from setwise.measures import Measure, parse
 
 __all__ = [
@@ -48,7 +48,6 @@ __all__ = [
     "cross_fit_classes",
     "gathered",
     "make_folds",
-    "mean_score",
 ]
 
 
@@ -223,12 +222,12 @@ def cross_fit_classes(
 
     Args:
         heads: The classes; the rows differ in their labels alone.
-        folds: Which rows are held out.
-        measure: The measure, for the candidates that are trained on it.
-        candidates: What to fit, simple ones first.
+        folds: As in :func:`cross_fit`, like all that follow.
+        measure: For the candidates that are trained on it.
+        candidates: What to fit.
         seed: Of the fits; the same for each class.
-        workers: Fits that run side by side.
-        time_limit: As in :func:`cross_fit`; a candidate that lacks a fold of any class is left out for all.
+        workers: Fits side by side.
+        time_limit: A candidate that lacks a fold of any class is left out for all.
         progress: Told of every fit.
 
     Returns:
@@ -244,12 +243,14 @@ def cross_fit_classes(
     results, jobs = run.restore(
         [job for each in candidates for head in range(len(heads)) for job in _jobs(each, len(folds), seed, head)]
     )
+    # A clock that is set by hand or by the network meanwhile must not end the run, so the monotonic one.
     deadline = None if time_limit is None else time.monotonic() + time_limit
     for found in run.work(jobs, workers, deadline, always=candidates[0]):
         results |= found
     skipped, whole = {}, []
     for each in candidates:
         keys = [(head, each.name, k) for head in range(len(heads)) for k in range(len(folds))]
+        # The mean of some folds' models is not what the out-of-fold scores are of: a part of a candidate is left out.
         lacking = sum(key not in results for key in keys)
         if lacking:
             what = "folds" if len(heads) == 1 else "fits"
@@ -268,14 +269,6 @@ def cross_fit_classes(
         )
         for head, one in enumerate(heads)
     ]
-
-
-def mean_score(scorers: Sequence[Scorer], inputs: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Mean logits of several scorers.  # shape: (n,)."""
-    total = np.zeros(len(inputs))
-    for scorer in scorers:
-        total += scorer.score(inputs)
-    return total / len(scorers)
 
 
 class _Run:
@@ -299,6 +292,7 @@ class _Run:
         left = []
         for job in jobs:
             store = self.heads[job.head].store
+            # One fit call makes all folds of such a job: where one is missing, all of them are made again.
             stored = [store.load(job.candidate.name, fold) if store else None for fold in job.folds]
             whole = _named(job, [each for each in stored if each is not None])
             if len(whole) == len(job.folds):
@@ -312,9 +306,12 @@ class _Run:
         self, jobs: Sequence[_Job], workers: int, deadline: float | None, *, always: Candidate
     ) -> Iterator[_Results]:
         """Results of the jobs as they are finished, each stored already."""
+        # One thread for each fit: several would wait for the same cores, and their number would decide the last digits.
         with one_thread(), ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:
             futures: list[Future[_Results]] = [
-                pool.submit(self._run, job, None if job.candidate is always else deadline) for job in jobs
+                # The first candidate is exempt from the limit, so that there is a model however short the time.
+                pool.submit(self._run, job, None if job.candidate is always else deadline)
+                for job in jobs
             ]
             try:
                 for future in as_completed(futures):
@@ -328,6 +325,7 @@ class _Run:
             return {}
         head = self.heads[job.head]
         self.tell("begun", job)
+        # Of this thread alone: wall time would count the fits side by side.
         begin = time.thread_time()
         scorers = self._fit(job)
         logits = [
@@ -339,6 +337,7 @@ class _Run:
             for fold, scorer, scores in zip(job.folds, scorers, logits, strict=True)
         ]
         with self.turn:
+            # One at a time, so that a store need not care for threads.
             for each in found:
                 if head.store is not None:
                     head.store.save(each)
@@ -368,6 +367,7 @@ def _named(job: _Job, found: Sequence[FoldResult]) -> _Results:
 
 def _jobs(candidate: Candidate, folds: int, seed: int, head: int) -> list[_Job]:
     """The fits of a candidate for one class; its seeds do not depend on which other candidates there are."""
+    # A checksum of the name, since Python's hash of a text differs from process to process.
     first = int(np.random.SeedSequence([seed, zlib.crc32(candidate.name.encode())]).generate_state(1)[0]) % 2**30
     if candidate.every is not None:
         return [_Job(candidate, tuple(range(folds)), first, head)]
@@ -376,6 +376,7 @@ def _jobs(candidate: Candidate, folds: int, seed: int, head: int) -> list[_Job]:
 
 def gathered(candidate: Candidate, results: Sequence[FoldResult], folds: Folds) -> CandidateFit:
     """The fits of all folds of a candidate, in their order."""
+    # In order of time no fold holds the first rows out.
     logits = np.full(folds.held.shape[1], np.nan)
     for result in results:
         logits[folds.held[result.fold]] = result.logits
@@ -388,6 +389,7 @@ def gathered(candidate: Candidate, results: Sequence[FoldResult], folds: Folds) 
 def one_thread() -> Iterator[None]:
     """BLAS and torch on one thread each while the fits run side by side; as before afterwards."""
     before = torch.get_num_threads()
+    # OpenMP and BLAS, which torch's own setting does not reach.
     limits = extra("threadpoolctl", "sklearn").threadpool_limits(1)
     torch.set_num_threads(1)
     try:

@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from setwise._checks import InputError
-from setwise.app.cross_fit import mean_score
-from setwise.app.scorers import Floats, Scorer, scorer_of
+from setwise.app.scorers import Floats, Scorer, mean_score, scorer_of
 from setwise.app.stack import Stack
 
 STACK = "stack"

@@ -69,6 +69,7 @@ class FitStore:
             OSError: When it cannot be read.
         """
         path = self.path(candidate, fold)
+        # A folder of that name is somebody's: it is said before hours are spent.
         check_place(path)
         if not path.is_file():
             return None
@@ -92,8 +93,10 @@ class FitStore:
             raise damaged(path, "there is no such file", self.advice)
         state, tensors = read_tensors(path, "a fit", format_=FORMAT, advice=self.advice)
         with contents_of(path, self.advice):
+            # A whole file may have been copied to another name.
             if (state["candidate"], state["fold"], state.get("class")) != (candidate, fold, self.number):
                 raise InputError("it is of another candidate, fold or class")
+            # Of another run it may have learned from the rows that it is to score.
             if self.run is not None and state["run"] != self.run:
                 raise InputError("it is of another run")
             logits = tensors.pop(LOGITS).numpy()

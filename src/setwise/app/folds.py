@@ -107,6 +107,7 @@ def _possible(folds: int, each: NDArray[Any], what: str, names: Sequence[str]) -
             f"Expected at least 2 {what} of each class for cross-validation, but class {names[int(each.argmin())]} has "
             f"{int(each.min())}; collect more rows, or choose another target."
         )
+    # Of two classes each fold must have both; of several a rare one may be in some folds only.
     return min(folds, int(each.min() if len(each) == 2 else each.max()))
 
 
@@ -120,10 +121,12 @@ def _spread(table: NDArray[Any], folds: int, random: np.random.Generator) -> NDA
     """
     share = table / table.sum(axis=0)
     order = random.permutation(len(share))
+    # The largest groups first, while every fold has room for them; shuffled before, so that equals are in random order.
     order = order[np.argsort(-share.max(axis=1)[order], kind="stable")]
     load, fold = np.zeros((folds, table.shape[1])), np.empty(len(share), np.int64)
     for group in order:
         worst = (load + share[group]).max(axis=1)
+        # To the fold where the class that is fullest is least full, then to the emptiest.
         fold[group] = np.lexsort((load.sum(axis=1), worst))[0]
         load[fold[group]] += share[group]
     return fold
@@ -132,6 +135,7 @@ def _spread(table: NDArray[Any], folds: int, random: np.random.Generator) -> NDA
 def _in_time(labels: NDArray[np.int64], folds: int, time: NDArray[Any], names: Sequence[str]) -> Folds:
     """Blocks of about equally many rows; rows of one moment are in one block."""
     moment = np.unique(time, return_inverse=True)[1]
+    # Rows of the same moment stay in one block: one must not be learned from for the other.
     before = np.cumsum(np.bincount(moment))  # rows up to each moment
     block = np.minimum((before - 1) * (folds + 1) // len(labels), folds)[moment]
     blocks = np.unique(block)

@@ -88,6 +88,7 @@ def permutation_importance(
     parts = _parts(rows, folds, most_rows, random)
     used = np.concatenate(parts)
     y, weight = rows.y[used], None if rows.weight is None else rows.weight[used]
+    # Each row by the model of its fold, which has not seen it.
     before = np.concatenate([score(k, rows.x[part]) for k, part in enumerate(parts)], axis=-1)
     draws = _draws(y, random)
     found = []
@@ -95,6 +96,7 @@ def permutation_importance(
         after = [_permuted(rows, parts, score, list(places), random) for _ in range(repeats)]
         drop, error = _drop(chosen, before, after, y, weight, draws)
         found.append((name, drop, error))
+    # A column whose permutation helps by chance takes nothing from the share of others.
     total = sum(max(drop, 0.0) for _, drop, _ in found)
     made = [Importance(name, drop, error, max(drop, 0.0) / total if total > 0 else 0.0) for name, drop, error in found]
     return sorted(made, key=lambda each: -each.drop)
@@ -115,6 +117,7 @@ def warning_of(importances: Sequence[Importance]) -> str | None:
     if len(importances) < 2:
         return None
     first = importances[0]
+    # Two standard errors, so that noise on few rows raises no alarm.
     if first.share < DOMINANT or first.drop <= 2 * first.error:
         return None
     return (
@@ -132,6 +135,7 @@ def _parts(rows: Rows, folds: Folds, most: int, random: np.random.Generator) -> 
         chosen = []
         for label in range(int(rows.y.max()) + 1):
             own = np.flatnonzero(held & (rows.y == label) & (weight > 0))
+            # At least 20 of each class in each fold, however rare it is.
             count = min(len(own), max(round(share * len(own)), 20))
             chosen.append(np.sort(random.choice(own, count, replace=False)))
         parts.append(np.concatenate(chosen))
@@ -148,6 +152,7 @@ def _permuted(
     """Scores with these columns permuted together among the rows of each fold."""
     found = []
     for k, part in enumerate(parts):
+        # Fancy indexing has copied the rows, so that they may be written to; all places of a column move together.
         x = rows.x[part]
         x[:, places] = x[random.permutation(len(part))][:, places]
         found.append(score(k, x))
@@ -157,6 +162,7 @@ def _permuted(
 def _draws(y: NDArray[np.int64], random: np.random.Generator) -> list[NDArray[np.int64]]:
     """Bootstrap draws of the rows that hold more than one class."""
     draws = [random.integers(len(y), size=len(y)) for _ in range(_RESAMPLES)]
+    # A draw of one class has no measure.
     return [draw for draw in draws if y[draw].min() < y[draw].max()]
 
 

@@ -182,5 +182,6 @@ def load_model(path: str | Path) -> TableModel | MulticlassModel:
         InputError: When the file holds no model, is damaged, or is of another format than this version knows.
     """
     file, state, tensors = read_state(path)
+    # By the state and not by the name: files are renamed.
     kind = MulticlassModel if is_of_several(state) else TableModel
     return kind.of(file, state, tensors)

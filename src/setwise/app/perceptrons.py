@@ -92,9 +92,11 @@ def perceptrons(
         seed: Of weights and batches.
     """
     if weight is not None:
+        # Rows without weight would still move means and scales of the columns.
         used = weight > 0
         x, y, weight, held = x[used], y[used], weight[used], held[:, used]
     features = Features.of(x)
+    # In double precision, as the weights of the stacked networks are.
     inputs = standardized(x, features.mean, features.scale).double()
     way = Way.of(len(y))
     recipe = way.recipe(measure)

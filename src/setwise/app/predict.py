@@ -132,6 +132,7 @@ class _Source:
         self.read, self.texts = encoding.names, set(encoding.texts)
         if keep is None:
             self.kept = tuple(name for name in encoding.identifiers if name in self.names)
+        # A column of that name is meant before the word.
         elif ALL in keep and ALL not in self.names:
             self.kept = self.names
         elif NONE in keep and NONE not in self.names:
@@ -150,6 +151,7 @@ class _Source:
         arrow = extra("pyarrow", "tables")
         for block in self.table.blocks(wanted, self.texts | set(self.kept)):
             kept = {name: arrow.array(block[name].astype(object), arrow.string()) for name in self.kept}
+            # Read as texts, since what is kept stays as it was written.
             for name in set(self.kept) & set(self.read) - self.texts:  # kept as they are written, read as numbers
                 block[name] = column_of_texts(kept[name], text=False)
             yield block[list(self.read)], kept
@@ -160,6 +162,7 @@ def _blocks(
 ) -> Iterator[tuple[Prediction, dict[str, Any]]]:
     for frame, kept in source:
         predicted = model.apply(frame, threshold=threshold, news=found.news, first_row=found.rows + 1)
+        # Counted after it was written: what a full disk refuses is no prediction made.
         yield predicted, kept
         found.add(predicted)
 
@@ -189,6 +192,7 @@ class _Counts:
 def _write_csv(file: IO[str], names: Sequence[str], blocks: Iterator[tuple[Prediction, dict[str, Any]]]) -> None:
     writer, row = csv.writer(file, lineterminator="\n"), 0
     for predicted, kept in blocks:
+        # With the first block, so that a table that cannot be read leaves no lone header on standard output.
         if row == 0:
             writer.writerow(list(map(harmless, names)))
         size = len(predicted.classes)
@@ -217,6 +221,7 @@ def _write_parquet(path: Path, names: Sequence[str], blocks: Iterator[tuple[Pred
                 *(arrow.array(each, arrow.float64()) for each in _probabilities(predicted)),
             ]
             table = arrow.table(columns, names=list(names))
+            # The schema is known with the first block.
             writer = writer or parquet.ParquetWriter(path, table.schema)
             writer.write_table(table)
             row += size
@@ -240,6 +245,7 @@ def _probabilities(predicted: Prediction) -> list[NDArray[np.float64]]:
 def _cells(values: Any) -> list[str]:
     """Kept cells as harmless texts; empty where there is none."""
     arrow, compute = extra("pyarrow", "tables"), extra("pyarrow.compute", "tables")
+    # Each distinct text is looked at once.
     coded = values if isinstance(values, arrow.DictionaryArray) else compute.dictionary_encode(values)
     known = [harmless(text or "") for text in coded.dictionary.cast(arrow.string()).to_pylist()]
     return ["" if place is None else known[place] for place in coded.indices.to_pylist()]

@@ -15,6 +15,7 @@ def versions(*packages: str) -> dict[str, str]:
     """Versions of Python, Setwise, torch, NumPy and further packages, without those that are not installed."""
     found = {"python": platform.python_version()}
     for name in ("setwise", "torch", "numpy", *packages):
+        # A checkout that is on the path and not installed has no version.
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             found[name] = importlib.metadata.version(name)
     return found

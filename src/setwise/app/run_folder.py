@@ -59,6 +59,7 @@ class RunFolder:
         """Whether a run was started here; one damaged file does not change that."""
         if run_lock.is_marked(self.path):
             return True
+        # One file of ours that is whole is enough: the others may be damaged.
         found = (path.read_bytes() for name in _FILES if (path := self.path / name).is_file())
         return any(is_intact(content) or all(part in content for part in _OURS) for content in found)
 
@@ -77,6 +78,7 @@ class RunFolder:
         Raises:
             InputError: When another process is at work here.
         """
+        # The lock is on an open file: taken twice in one process, it would refuse ourselves.
         if self._held or not (create or self.is_run):
             yield
             return
@@ -98,6 +100,7 @@ class RunFolder:
             overwrite: Whether an earlier run may be replaced.
         """
         self.check_free(overwrite=overwrite)
+        # What else is in the folder, such as notes, stays.
         if self.is_run:
             self._clear()
         stored = {"format": FORMAT, "job": job, "data": fingerprint, "settings": settings}
@@ -148,6 +151,7 @@ class RunFolder:
             raise InputError(f"Expected {self.path} to be the folder of a run, but it has no {_SETTINGS}.")
         stored = read_json(path, "it cannot be computed again, so start anew with --overwrite or another --out")
         values, fingerprint = stored.get("settings"), stored.get("data")
+        # Of another format nothing can be said about its job, which comes next.
         if stored.get("format") == FORMAT and stored.get("job") not in (TABLE, IMAGES):
             raise InputError(f"Expected {path} to be of a table or images, but its job is {stored.get('job')!r:.40}.")
         if stored.get("format") != FORMAT or not isinstance(values, dict) or not isinstance(fingerprint, str):
@@ -192,6 +196,7 @@ class RunFolder:
         paths = [self.path / name for name in names]
         for path in paths:
             check_place(path)
+        # A run that was stopped before its end has none of them, which is no damage.
         expected = all_done or any(path.is_file() for path in paths)
         notes = []
         for path in paths:

@@ -42,6 +42,7 @@ def locked(folder: Path) -> Iterator[None]:
     path = folder / FILE
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
     try:
+        # The file is never removed: a process that waits to open it would lock one that nobody sees.
         if not _lock(descriptor):
             raise InputError(f"Expected {folder} to be free, but {_holder(path)}")
         known = _read(path)

@@ -34,6 +34,7 @@ def table_run(given: Mapping[str, Any], out: Path | None, *, resume: bool) -> tu
     values = dict(given)
     if "data" in values:
         values["data"] = located(str(values["data"]))
+    # On resume the column stands in the stored settings.
     if "max_weight" in values and "weight" not in values and not resume:
         raise InputError("Expected --weight to name the column of weights beside --max-weight, but there is none.")
     if "models" in values:

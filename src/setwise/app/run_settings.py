@@ -37,6 +37,7 @@ class RunSettings:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
+        # JSON gives lists back, and settings are compared with what was read.
         return asdict(self) | {name: list(getattr(self, name)) for name in self.lists}
 
     @classmethod
@@ -77,6 +78,7 @@ def read_settings(folder: RunFolder, kind: type[S]) -> tuple[S, str]:
         InputError: When there is no run of that kind, its settings are damaged, or not allowed.
     """
     values, fingerprint = folder.settings()
+    # Before the values, whose names would be refused one by one.
     if folder.job != kind.job:
         raise InputError(
             f"Expected {folder.path} to be the run of {_SHOWN[kind.job]}, but it is one of {_SHOWN[folder.job]}."
@@ -92,6 +94,7 @@ def read_settings(folder: RunFolder, kind: type[S]) -> tuple[S, str]:
 def check_same(folder: RunFolder, settings: RunSettings, fingerprint: str) -> None:
     """Refuse to go on with other settings or other data than the run was started with."""
     stored, data = read_settings(folder, type(settings))
+    # Before the data: another path is the likeliest reason for other data.
     for name, new, old in settings.differences(stored):
         raise InputError(
             f"Expected `{name}` to be {old!r}, as when the run in {folder.path} was started, but got {new!r}; "

@@ -49,6 +49,14 @@ class Scorer(Protocol):
         """Finite logits of encoded rows.  # shape: (n,)."""
 
 
+def mean_score(scorers: Sequence[Scorer], inputs: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Mean logits of several scorers.  # shape: (n,)."""
+    total = np.zeros(len(inputs))
+    for scorer in scorers:
+        total += scorer.score(inputs)
+    return total / len(scorers)
+
+
 @dataclass(frozen=True, eq=False)
 class LinearScorer:
     """Scores X w + b.

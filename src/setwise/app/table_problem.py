@@ -131,6 +131,7 @@ def load_table_problem(source: Any, settings: TrainSettings) -> TableProblem:
     else:
         _check_classes(table, learn)
     groups = _groups(table, settings)
+    # Fitted to the rows that are learned from, so that nothing of the test rows is in it.
     encoding = table.fit(learn)
     encoded = table.encode(encoding)
     own = None if weights is None else weights[learn]
@@ -159,6 +160,7 @@ def regrouped(problem: TableProblem, settings: TrainSettings) -> TableProblem:
     """
     learn, tests = _split(problem.table, settings.split)
     groups = _groups(problem.table, settings)
+    # Only the groups: rows, encoding and folds are those of the fits.
     test = problem.test
     if test is not None and tests is not None:
         test = replace(test, groups=_taken(groups, tests))
@@ -183,6 +185,7 @@ def _with_parts(table: RawTable, settings: TrainSettings) -> RawTable:
         settings.time_column: "orders the rows in time",
         settings.group_folds: "keeps rows in one fold",
     }
+    # A column with a role is no input: it may tell the outcome, or not be known for new rows.
     apart |= {name: why for name, why in parts.items() if name is not None and name not in settings.use}
     features = tuple(name for name in table.features if name not in apart)
     return replace(table, features=features, use=tuple(settings.use), dropped=apart)
@@ -238,6 +241,7 @@ def _check_settings_of_several(table: RawTable, settings: TrainSettings) -> None
 
 
 def _check_each_class(table: RawTable, learn: NDArray[np.int64], weights: NDArray[np.float64] | None) -> None:
+    # A row without weight is none to learn from.
     counted = learn if weights is None else learn[weights[learn] > 0]
     for name, count in zip(
         table.classes, np.bincount(table.labels[counted], minlength=len(table.classes)), strict=True
@@ -267,6 +271,7 @@ def _bound(table: RawTable, name: str) -> NDArray[Any]:
     """What keeps rows in one fold; a row without a value is by itself."""
     cells = table.column(name, "group_folds").astype(object)
     alone = cells == ""
+    # A row without a group is one of its own; the sign before it is in no text of a table.
     cells[alone] = [f"\0{row}" for row in np.flatnonzero(alone)]
     return np.asarray(cells, dtype=str)
 
@@ -299,5 +304,6 @@ def _value_type(source: Any, target: str) -> str:
     columns = getattr(source, "columns", source)
     if not hasattr(source, "__getitem__") or isinstance(source, str) or target not in columns:
         return "str"
+    # Predictions for a frame are of the type that its labels have.
     kind = np.asarray(source[target]).dtype.kind
     return {"i": "int", "u": "int", "f": "float", "b": "bool"}.get(kind, "str")

@@ -62,6 +62,7 @@ class BestValue:
         self.columns = {each.group: columns[each.group] for each in constraints if each.group is not None}
         self.objective = read_rate("maximize", maximize, to_maximize=True)
         with np.errstate(divide="ignore", invalid="ignore"):
+            # Below every value that is reached under the constraints, for minus a cost too.
             self.lowest = min(0.0, float(np.nan_to_num(self.objective(*_WRONG)).min()))
 
     def __call__(
@@ -76,10 +77,12 @@ class BestValue:
             rows: Positions of the rows in the table.  # shape: (m,)
         """
         if weight is not None and not weight.all():
+            # In a bootstrap draw a third of the rows is left out, and sorting them costs.
             used = np.flatnonzero(weight)
             scores, labels, weight, rows = scores[used], labels[used], weight[used], rows[used]
         order = np.argsort(-scores)
         falling = scores[order]
+        # A threshold cannot part equal scores, so counts are read at the last of them.
         ends = np.flatnonzero(np.append(falling[1:] != falling[:-1], True)[: len(falling)])
         counts = _Counts(
             labels[order],
@@ -94,6 +97,7 @@ class BestValue:
                 for violation in _violations(constraint, name, counts):
                     np.maximum(worst, violation, out=worst)
         least = float(worst.min())
+        # Nothing meets the constraints: by how much they are missed orders such candidates below all others.
         if least > TOLERANCE:
             return self.lowest - least
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -122,6 +126,7 @@ class _Counts:
 
     def table(self, column: str | None, group: int | None) -> Table:
         """(tp, fp, fn, tn) of a group, or of everyone, at every threshold.  # shape of each: (k + 1,)."""
+        # Everyone is the same table for all columns, kept once.
         if group is None:
             column = None
         if (column, group) not in self.known:
@@ -156,6 +161,7 @@ def _violations(constraint: RateConstraint, name: str, counts: _Counts) -> Itera
         for table in tables:
             yield from _outside(constraint, name, table)
         return
+    # A group without rows that count has no rate, and is in no difference.
     rates = [rate for table in tables if (rate := _fixed_rate(name, table)) is not None]
     everyone = _fixed_rate(name, counts.table(None, None))
     if everyone is None:

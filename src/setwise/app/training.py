@@ -153,17 +153,17 @@ def train(
         positive=positive
         if isinstance(positive, str | int | None) and not isinstance(positive, bool)
         else str(positive),
-        group=_listed(group),
+        group=listed(group),
         weight=weight,
         split=split,
-        drop=_listed(drop),
-        use=_listed(use),
-        subject_to=_listed(subject_to),
+        drop=listed(drop),
+        use=listed(use),
+        subject_to=listed(subject_to),
         confidence=confidence,
         max_weight=max_weight,
         time_column=time_column,
         group_folds=group_folds,
-        models=_listed(models),
+        models=listed(models),
         folds=folds,
         seed=seed,
     )
@@ -176,7 +176,8 @@ def train(
         return train_table(settings.data if is_path else data, settings, work)
 
 
-def _listed(value: str | Sequence[str] | None) -> tuple[str, ...]:
+def listed(value: str | Sequence[str] | None) -> tuple[str, ...]:
+    """One text, several or none as a tuple."""
     return () if value is None else (value,) if isinstance(value, str) else tuple(value)
 
 
@@ -193,6 +194,7 @@ def train_table(
     """
     with contextlib.ExitStack() as stack:
         if work.folder is not None:
+            # Before anything is read: a run that is at work in the folder is said at once.
             stack.enter_context(work.folder.locked(create=False))
             if work.resume:
                 work.folder.settings()  # says so when there is nothing to resume
@@ -203,6 +205,7 @@ def train_table(
         problem.folds(settings)  # refused before anything is said or written
         candidates = wanted_candidates(problem, settings)
         if work.folder is not None:
+            # The folder is made only now, so that settings that are refused leave none behind.
             stack.enter_context(work.folder.locked(create=True))
         for text in () if work.resume else problem.notes:  # a resumed run has said them
             work.notes(text)
@@ -233,6 +236,7 @@ def _prepare(folder: RunFolder, settings: TrainSettings, problem: TableProblem, 
 
 def wanted_candidates(problem: TableProblem, settings: TrainSettings) -> list[Candidate]:
     """Those asked for; with constraints by group also the network that is trained under them."""
+    # It is no entry of the list of candidates, since it is made for one table.
     names = [name for name in settings.models if name != CONSTRAINED] if settings.models else None
     found = candidates_of(names) if names is None or names else []
     constraints = Constraints(settings.subject_to, problem.groups)
@@ -256,6 +260,7 @@ def _fitted(
     def store(number: int | None, rows: Rows) -> FitStore | None:
         if work.folder is None:
             return None
+        # Fits carry the run's identity: those of other rows, put here, would have seen what they are to score.
         place, run = work.folder.path / FITS, work.folder.identity
         return FitStore(place, folds, rows.x.shape[1], work.notes, number, run=run)
 
@@ -274,6 +279,7 @@ def _fitted(
 def write(model: TableModel | MulticlassModel, folder: RunFolder, settings: TrainSettings) -> None:
     """The model, the results and the page, each as a whole."""
     report = model.report()
+    # The page last: when it is there, all else is.
     model.save(folder.path / MODEL)
     write_json(folder.path / RESULTS, {"format": FORMAT, **results_of(model, settings), "about": dict(model.about)})
     report.write(folder.path / REPORT)

@@ -40,6 +40,7 @@ def checked_trees(text: str, columns: int) -> str:
     for name, wanted in (("num_class", 1), ("num_tree_per_iteration", 1), ("max_feature_idx", columns - 1)):
         if header.get(name) != str(wanted):
             raise InputError(f"Expected `{name}` of the trees to be {wanted}, but got {header.get(name)!r:.40}.")
+    # Written anew from what was checked: LightGBM reads its text without checks, and crashes on a wrong one.
     trees = [f"Tree={k}\n{_checked_tree(_fields(block), k, columns)}\n" for k, block in enumerate(rest)]
     written = {
         "version": "v4",
@@ -63,6 +64,7 @@ def _checked_tree(fields: Mapping[str, str], number: int, columns: int) -> str:
     values = _list(fields, "leaf_value", leaves, number)
     for value in values:
         _check_real(value, f"leaf_value of tree {number}")
+    # Only what scores need; everything else in a stranger's text is dropped.
     kept = {"num_leaves": str(leaves), "num_cat": "0"}
     if leaves > 1:
         lists = {name: _list(fields, name, leaves - 1, number) for name in _SPLITS}
@@ -90,6 +92,7 @@ def _check_splits(lists: Mapping[str, Sequence[str]], number: int, columns: int)
 
 def _check_children(left: Sequence[int], right: Sequence[int], number: int) -> None:
     """Each node but the root, and each leaf, is the child of one node before it."""
+    # Every node but the root and every leaf is the child of one node, which comes before it: so there is no cycle.
     children = sorted((*left, *right))
     nodes = len(left)
     whole = children == [*range(-nodes - 1, 0), *range(1, nodes)]

@@ -86,6 +86,7 @@ def compare(
     """
     folder = RunFolder(out)
     with contextlib.ExitStack() as stack:
+        # A run that is at work in the folder is said before the data is read.
         stack.enter_context(folder.locked(create=False))
         if resume:
             read_settings(folder, ComparisonSettings)  # says so when there is nothing to resume
@@ -100,6 +101,7 @@ def compare(
         if resume:
             check_same(folder, settings, comparison.fingerprint)
         else:
+            # From here on the folder is a run, which --resume takes up.
             folder.create(settings.job, settings.to_dict(), comparison.fingerprint, overwrite=overwrite)
         runs = comparison.train(progress or _Silent(), notes)
         # What an earlier command has stored may be whole and yet make no sense.
@@ -172,6 +174,7 @@ class _Comparison:
         """
         problem, folder = self.problem, self.folder
         data = {"name": problem.name, "positive": problem.positive, "sha256": self.fingerprint}
+        # By the stored scores, also of trainings that an earlier command has finished.
         sampling = sampling_of(tested, self.measure, runs, self.store.scores)
         results = Results(self.settings, data, draws, runs, table(self.measure, runs, sampling), versions())
         write_json(folder.path / RESULTS, results.to_dict())

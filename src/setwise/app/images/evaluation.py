@@ -77,6 +77,7 @@ def evaluate(
         )
 
     choice = None
+    # The rule of the measure, or of the call; without a constraint there is nothing to certify.
     if confidence and wanted:
         own = scores.get("validation_calibration")
         choice = choose(_validation_rows(scores, own), confidence)
@@ -110,6 +111,7 @@ def _validation_rows(arrays: Arrays, rows: NDArray[Any] | None) -> Arrays:
 
 def _scored(arrays: Arrays, name: str) -> Scored:
     """One set of the arrays as constraints read it."""
+    # Stored as single bytes.
     labels = arrays[f"{name}_labels"].astype(np.int64)
     return Scored(torch.from_numpy(arrays[f"{name}_scores"]), torch.from_numpy(labels))
 

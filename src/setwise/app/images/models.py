@@ -122,6 +122,7 @@ def check_weights(weights: Mapping[str, Tensor], inputs: Tensor, width: int, pat
         path: The file of the weights, for messages.
     """
     with contents_of(path, "it is of another run, or not written by setwise"):
+        # Counted before anything is built: a stranger's file must not fill the memory.
         members = {name.split(".")[1] for name in weights if name.startswith("networks.")}
         if len(members) > MOST_MEMBERS:
             raise InputError(f"Expected weights of at most {MOST_MEMBERS} networks, but got {len(members)}.")

@@ -48,6 +48,7 @@ class Problem:
         """Hash of all values, to notice that a file has changed between start and resume."""
         digest = hashlib.sha256()
         for array in (self.images.numpy(), self.labels, self.test_images.numpy(), self.test_labels):
+            # The same values in another shape are other data.
             digest.update(str(array.shape).encode())
             digest.update(np.ascontiguousarray(array).data)
         return digest.hexdigest()
@@ -157,6 +158,7 @@ def _thin(labels: Labels, settings: ComparisonSettings, seed: int, record: dict[
     """Positions kept; the draw is recorded without them, since the seed gives them again."""
     if settings.minority is None:
         return np.arange(len(labels))
+    # The test set too: measures such as precision depend on the share of positives.
     thinned = data.make_imbalanced(labels, minority=settings.minority, seed=seed)
     record[name] = {key: value for key, value in thinned.to_dict().items() if key != "index"}
     return thinned.index
@@ -169,6 +171,7 @@ def split(problem: Problem, settings: ComparisonSettings, seed: int) -> Split:
     truth = {name: problem.test_labels if name == "test" else problem.labels for name in SETS}
     inputs = {name: images[name][rows[name]] for name in SETS}
     labels = {name: truth[name][rows[name]] for name in SETS}
+    # Of the training images alone, as for new images.
     shift, scale = scaling(inputs["train"])
     train, validation, test = (
         TensorDataset((inputs[name] - shift) / scale, torch.from_numpy(labels[name]).float()) for name in SETS

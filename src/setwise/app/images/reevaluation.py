@@ -77,6 +77,7 @@ def reevaluate(
         check_data(folder, data or settings.data, problem.fingerprint(), fingerprint)
         measure, runs, tested, kept = settings.parsed_measure(), [], [], {}
         for seed in range(settings.seeds):
+            # The split is made anew: it depends on the settings and the seed alone.
             tested.append(split_rows(problem, settings, seed)[0]["test"])
             sets = split(problem, settings, seed)
             for method in methods(measure):
@@ -115,6 +116,7 @@ def _differences(record: Record, stored: Mapping[Key, Record], tolerance: float,
     old = {"threshold": before.get("threshold"), **before.get("metrics", {})}
     found = []
     for name, value in new.items():
+        # What is not finite is stored as null, and null agrees with it.
         then, now = number(old.get(name)), value if math.isfinite(value) else math.nan
         same = abs(then - now) <= tolerance or (math.isnan(then) and math.isnan(now))
         if name not in skip and not same:

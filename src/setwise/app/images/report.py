@@ -18,6 +18,7 @@ def report_of(results: Results, store: TrainingStore) -> Report:
         tested = scores["test_scores"], scores["test_labels"]
         trainings.append(Training(run["method"], run["seed"], *tested, threshold_of(run), history))
     shown: dict[str, object] = settings.to_dict() | {"positive": results.data["positive"]}
+    # None would read as no positives.
     if settings.minority is None:
         shown["minority"] = "as it is"
     return Report(

@@ -59,6 +59,7 @@ def table(
             for method in methods(measure)
         )
         title = RANKING.get(key) or AT_THRESHOLD.get(key) or titles[key]
+        # An interval does not leave the range of its measure.
         low = -1.0 if key in _SIGNED else 0.0
         columns = (
             (first, low, 1.0),

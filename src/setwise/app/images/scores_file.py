@@ -53,6 +53,7 @@ def arrays_of_bytes(content: bytes) -> dict[str, NDArray[Any]]:
     """
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            # A packed file of kilobytes may hold any number of them.
             entries = archive.infolist()[:MOST_ARRAYS]
             found = {}
             for entry in entries:
@@ -88,6 +89,7 @@ def _read_array(file: IO[bytes], name: str) -> NDArray[Any]:
     if len(shape) != 1 or dtype.kind not in "biuf" or not 0 <= shape[0] * dtype.itemsize <= MOST_BYTES:
         raise InputError(f"{name} is an array of shape {shape} and type {dtype}")
     size = shape[0] * dtype.itemsize
+    # One byte more than the header says, so that a longer array is noticed and never unpacked.
     content = file.read(size + 1)
     if len(content) != size:
         raise InputError(f"{name} is shorter or longer than its header says")

@@ -101,9 +101,11 @@ class Sampling:
         plain = [name for name in measures if name not in VECTORIZED]
         calls = min(self.resamples, max(20, _CALLS // max(self._size, 1)))
         found: dict[str, list[Floats]] = {name: [] for name in measures}
+        # Blocks of draws, so that the weights of a large test set fit the memory.
         generator, step = np.random.default_rng(self.seed), max(1, _CELLS // self._union)
         for start in range(0, self.resamples, step):
             count = min(step, self.resamples - start)
+            # One weight for a row in all seeds, which is what makes shared rows count as shared.
             drawn = generator.standard_exponential((count, self._union))
             totals = {name: np.zeros((count, 2)) for name in measures}
             for each, places, pair in zip(self.scores, self._places, curves, strict=True):
@@ -127,6 +129,7 @@ class _Curve:
     def __init__(self, each: Scores, method: int) -> None:
         scores = each.scores[method]
         self.order = np.argsort(-scores.astype(np.float64), kind="stable")
+        # Samples of one score stand or fall together, so the curve has a point for each distinct score.
         falling = scores[self.order]
         self.ends = np.flatnonzero(np.append(falling[1:] != falling[:-1], True))
         self.positive = each.labels[self.order].astype(np.float64)
@@ -196,6 +199,7 @@ def _balanced(drawn: Floats, each: Scores) -> Floats:
     weights = np.empty_like(drawn)
     for part in (positive, ~positive):
         own = drawn[:, part]
+        # The share of positives is that of the test set in every draw: it was chosen and not sampled.
         weights[:, part] = own * (part.sum() / own.sum(axis=1, keepdims=True))
     return weights
 

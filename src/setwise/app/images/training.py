@@ -58,6 +58,7 @@ def train_network(
     """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "last.ckpt"
+    # The parts are made anew after a failure: a state that does not fit may be half taken up.
     if path.exists():
         try:
             return NetworkTraining(split, settings, seed=seed, baseline=baseline).run(path, on_epoch)
@@ -76,6 +77,7 @@ class NetworkTraining:
         self.split, self.seed = split, seed
         self.inputs, self.labels = split.train.tensors
         self.network = recipe.network(initial_network(self.inputs, settings.width, seed))
+        # Cross-entropy has its usual batches: a share of positives of our choice would spoil its calibration.
         self.sampler = None if baseline else recipe.sampler(self.labels.long(), seed=seed)
         per_epoch = math.ceil(len(self.labels) / recipe.batch_size) if self.sampler is None else len(self.sampler)
         self.loss: nn.Module = nn.BCEWithLogitsLoss() if baseline else recipe.loss()

@@ -65,6 +65,7 @@ class TrainingStore:
         self.folder.remove_partial()
         path = self.folder.path / RECORDS
         content = path.read_bytes() if path.is_file() else b""
+        # A line that cannot be read hides of which training it is, so missing lines are then no second fault.
         lines, notes = self._read_lines(content, wanted, check)
         broken, records, kept = bool(notes), {}, b""
         for key in wanted:
@@ -82,6 +83,7 @@ class TrainingStore:
                 shutil.rmtree(self.file("checkpoints", *key), ignore_errors=True)
             elif not broken and any(self.file(kind, *key).is_file() for kind in PARTS):
                 notes.append(f"{path} has no line of seed {key[0]}, {key[1]}: this training is run again.")
+        # An undamaged file is left as it is, to the last byte.
         if kept != content:
             write_bytes(path, kept)
         return records, notes
@@ -132,6 +134,7 @@ class TrainingStore:
             write_bytes(self.file(kind, seed, method), content)
             digests[kind] = hashlib.sha256(content).hexdigest()
         stored: Record = plain(record) | {"files": digests}
+        # After the files: a kill in between costs this training again, and never leaves a record without its files.
         append_line(self.folder.path / RECORDS, sealed_json(stored, indent=None))
         shutil.rmtree(self.file("checkpoints", seed, method), ignore_errors=True)
         return stored
@@ -146,6 +149,7 @@ class TrainingStore:
         except extra("safetensors", "cli").SafetensorError as error:
             raise damaged(path, f"it is no safetensors file ({error})", self.folder.again) from error
         for name, tensor in loaded.items():
+            # A checksum that is right does not say that the content makes sense.
             if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
                 raise damaged(path, f"it holds no finite weights, but NaN or infinity in {name}", self.folder.again)
         return loaded
