@@ -80,7 +80,9 @@ def run_interior(problem: LinearProgram, limits: Limits, start: Solution | None,
 
 def _double(problem: LinearProgram) -> LinearProgram:
     """The program in double precision, but for operators that cannot be moved."""
-    return problem.to(dtype=torch.float64) if problem.has_entries else problem
+    # A move would validate the program again, which costs a fifth of a small solve.
+    move = problem.dtype != torch.float64 and problem.has_entries
+    return problem.to(dtype=torch.float64) if move else problem
 
 
 def _presolved(problem: LinearProgram, limits: Limits, start: Solution | None) -> tuple[Solution, bool]:
