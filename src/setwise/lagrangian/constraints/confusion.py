@@ -89,7 +89,7 @@ class LinearRows(NamedTuple):
 
 
 class RateValues(NamedTuple):
-    """What the rows come to in units of the rate; NaN where there is nothing to measure."""
+    """The rates of the rows in their own units; NaN where there is nothing to measure."""
 
     value: Tensor  # the sum over terms, shape: (rows, *tables)
     violation: Tensor  # value - bound, 0 where undefined, shape: (rows, *tables)

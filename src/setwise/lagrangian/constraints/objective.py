@@ -339,7 +339,7 @@ class ConstrainedObjective(nn.Module):
         return self.violation.clone()
 
     def report(self, threshold: float | Threshold | None = None, **sets: Scored) -> ConstraintReport:
-        """What the constraints come to on sets of scores, with standard errors.
+        """Summary of the constraints on sets of scores, with standard errors.
 
         Args:
             threshold: Where to cut; by default the one trained here.

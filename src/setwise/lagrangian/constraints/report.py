@@ -1,4 +1,4 @@
-"""What constraints come to on sets of scores: value, bound, violation and standard error, as data and as a table."""
+"""Summary of constraints on sets of scores: value, bound, violation, standard error, as data and as a table."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def constraint_report(
     threshold: float | Threshold = 0.0,
     confidence: float = 0.95,
 ) -> ConstraintReport:
-    """Judge the constraints on each set.
+    """Evaluate the constraints on each set.
 
     Args:
         constraints: The constraints.

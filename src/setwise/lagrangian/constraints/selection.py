@@ -163,7 +163,7 @@ class Selection:
         *,
         threshold: float = 0.0,
     ) -> ThresholdFit:
-        """Keep an iterate, judged by its scores on the training set or on data held out for selection.
+        """Keep an iterate, evaluated by its scores on the training set or on data held out for selection.
 
         Args:
             model: A module, whose ``state_dict`` is copied to the CPU; or anything else, kept as it is: a path, a name.

@@ -124,9 +124,9 @@ class Search:
         common = [max(int((curve.thresholds >= single).sum()) - 1, 0) for curve in self.curves]
         # The best common threshold first: the result is then never worse than one threshold for all.
         starts = [common, *self._starts()]
-        judged = [(self._key(places), places) for places in starts]
-        judged.sort(key=lambda pair: pair[0], reverse=True)
-        ends = [self._climb(places) for _, places in judged[:_STARTS]]
+        ranked = [(self._key(places), places) for places in starts]
+        ranked.sort(key=lambda pair: pair[0], reverse=True)
+        ends = [self._climb(places) for _, places in ranked[:_STARTS]]
         best = max(ends, key=self._key)
         violation, value = self.evaluator.evaluate(self._tables(best))
         return best, float(value[0]), violation[:, 0]

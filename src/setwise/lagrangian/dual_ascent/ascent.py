@@ -1,4 +1,4 @@
-r"""When to project and when to step: dual ascent for a term over the whole data set.
+r"""Dual ascent on the S-measure: when to step, and when to project.
 
     ascent = DualAscent(term)
     for epoch in range(epochs):
@@ -151,7 +151,7 @@ class DualAscent:
             setattr(self, name, int(state[name.removeprefix("_")]))
 
     def resolved_schedule(self, batch_size: int) -> str | int:
-        """When to project with batches of this size: what ``"auto"`` comes to, or the schedule as it was given."""
+        """When to project with batches of this size: what ``"auto"`` chooses, or the schedule as it was given."""
         if self.schedule != "auto":
             return self.schedule
         n = max(2, int(self.term.sizes().positives.max()))

@@ -1,7 +1,7 @@
-r"""The variables and multipliers that the papers ascend, and their steps.
+r"""Primal and dual variables of the papers' partial and full dualization of problem (3), and their steps.
 
-Problem (3) with its constraints on the network dualized, divided by the total T of the tau (T = n = |S+|, or the
-papers' T = 1 with sums over the mini-batch):
+Problem (3) with its constraints on the network in the Lagrangian, divided by the total T of the tau (T = n = |S+|, or
+the papers' T = 1 with sums over the mini-batch):
 
     L = (1/T) [ beta^2 n eps + sum_{S-} phi(eps + q_j) + sum_{S+} lambda_i (tau_i - q_i) ] + mu (sum tau / T - 1)
 
@@ -44,7 +44,7 @@ class PrimalDual(nn.Module):
         rows: Examples.
         tasks: Tasks.
         problem: F-beta and the surrogate.
-        full: Whether tau_i <= eps is dualized too.
+        full: Whether tau_i <= eps has multipliers too (full dualization).
         augmented: Weight of the quadratic terms.
         maximum: Bound of the multipliers.
     """

@@ -1,4 +1,4 @@
-r"""A measure of the whole data set as a term to add to any loss.
+r"""The S-measure: a measure of the whole data set as a regularizer to add to any loss.
 
     term = SMeasure(num_examples=len(train), measure="f1")
     loss = cross_entropy(logits, y) + 0.1 * term(score, group, index)
@@ -364,9 +364,8 @@ class SMeasure(nn.Module):
     def _sets(self) -> Iterator[tuple[TwoSetProblem, Tensor, Tensor, float]]:
         """Problem, scores of S+ and of S-, and total of each task, from what has been seen."""
         seen = self.memory.seen
-        for problem, positive, negative in self.tasks.split(
-            self.memory.scores[seen].double(), self.memory.groups[seen]
-        ):
+        scores, groups = self.memory.scores[seen].double(), self.memory.groups[seen]
+        for problem, positive, negative in self.tasks.split(scores, groups):
             yield problem, positive, negative, float(max(1, len(positive))) if self.scaling == "normalized" else 1.0
 
     def _optima(self, *, capped: bool) -> list[Optimum]:
