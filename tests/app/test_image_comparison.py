@@ -114,7 +114,7 @@ def test_the_folder_holds_everything(finished: Path, settings: ComparisonSetting
     }  # fmt: skip
     stems = {f"seed{seed}-{method}" for seed in (0, 1) for method in ("cross_entropy", "auc")}
     assert {path.name for path in (finished / "models").iterdir()} == {f"{stem}.safetensors" for stem in stems}
-    assert {path.name for path in (finished / "scores").iterdir()} == {f"{stem}.npz" for stem in stems}
+    assert {path.name for path in (finished / "scores").iterdir()} == {f"{stem}.safetensors" for stem in stems}
     assert read_settings(RunFolder(finished), ComparisonSettings)[0] == settings
     assert len((finished / "runs.jsonl").read_text().splitlines()) == 4
 
@@ -334,7 +334,7 @@ def lose_model(out: Path) -> None:
 
 
 def lose_scores(out: Path) -> None:
-    (out / "scores" / "seed0-auc.npz").unlink()
+    (out / "scores" / "seed0-auc.safetensors").unlink()
 
 
 def leave_checkpoint(out: Path) -> None:
