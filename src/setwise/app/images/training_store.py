@@ -30,7 +30,6 @@ from setwise.app.images.records import check_scores
 from setwise.app.run_folder import PARTS, RECORDS, Record, RunFolder
 
 _RUN_AGAIN = "this training is run again"
-_ENDINGS = {"models": ".safetensors", "scores": ".safetensors", "checkpoints": ""}
 
 Key = tuple[int, str]
 
@@ -48,7 +47,7 @@ class TrainingStore:
     def file(self, kind: str, seed: int, method: str) -> Path:
         """Path of the ``models``, ``scores`` or ``checkpoints`` entry of one training."""
         stem = f"seed{seed}-{re.sub(r'[^a-z0-9_]+', '-', method.lower()).strip('-')}"
-        return self.folder.path / kind / (stem + _ENDINGS[kind])
+        return self.folder.path / kind / (stem + (".safetensors" if kind in PARTS else ""))
 
     def repair(self, wanted: Sequence[Key], check: Callable[[Record], None]) -> tuple[dict[Key, Record], list[str]]:
         """Drop what cannot be used, so that it is computed again.
