@@ -408,7 +408,7 @@ HOSTILE_RECORDS: dict[str, tuple[Damage, str]] = {
     "seconds": (record(seconds="long"), "`seconds`"),
     "files": (record(files={}), "models"),
     "NaN weights": (weights(lambda tensors: fill(tensors, math.nan)), "no finite weights"),
-    "other weights": (weights(lambda tensors: tensors.update(x=torch.zeros(1))), "names or shapes differ"),
+    "other weights": (weights(lambda tensors: tensors.update(x=torch.zeros(1))), "of the network"),
     "large weights": (weights(lambda tensors: fill(tensors, 3e38)), "finite"),
 }
 HOSTILE_SCORES: dict[str, tuple[Damage, str]] = {

@@ -511,7 +511,7 @@ def no_runs(out: Path) -> None:
         (no_runs, r"results\.json .*content cannot be right"),
         (remove("models/seed1-auc.safetensors"), r"seed1-auc\.safetensors .*no such file.*--resume"),
         (write("models/seed1-auc.safetensors", "no"), r"seed1-auc\.safetensors .*checksum differs.*--resume"),
-        (other_network, "names or shapes differ"),
+        (other_network, "of the network"),
     ],
 )
 def test_a_broken_run_says_what_is_wrong(
