@@ -21,7 +21,7 @@ from setwise.app.ensemble import Ensemble
 from setwise.app.files import plain
 from setwise.app.folds import Folds
 from setwise.app.headline import headline
-from setwise.app.importance import REPEATS, FoldScore, Importance, encoded_columns, permutation_importance, warning_of
+from setwise.app.importance import REPEATS, FoldScore, encoded_columns, permutation_importance, warning_of
 from setwise.app.model_file import TableModel
 from setwise.app.multiclass_model import MulticlassModel
 from setwise.app.reproducible import versions
@@ -133,7 +133,7 @@ def _criterion(problem: TableProblem, settings: TrainSettings) -> tuple[str, Cri
 
 def column_importance(
     problem: TableProblem, folds: Folds, score: FoldScore, settings: TrainSettings
-) -> list[Importance]:
+) -> list[ColumnRow]:
     """Importance of every column, on fewer rows and permutations where there is very much to score.
 
     Args:
@@ -196,7 +196,7 @@ def _conclude_two(
 def _report(
     problem: TableProblem,
     choices: Sequence[Choice],
-    columns: Sequence[Importance],
+    columns: Sequence[ColumnRow],
     criterion: str,
     settings: TrainSettings,
     said: Mapping[str, Any],
@@ -213,7 +213,7 @@ def _report(
         measure=measure.title,
         criterion=criterion,
         candidates=tuple(_candidate_row(choices, name) for name in choices[0].logits),
-        columns=tuple(ColumnRow(each.column, each.drop, each.error, each.share) for each in columns),
+        columns=tuple(columns),
         remarks=(*remarks, *(() if carries is None else (carries,))),
         level=choices[0].selection.estimate.level,
         fates=column_fates(problem.encoding, settings),

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from setwise.app.choice import Choice
 from setwise.app.decision import calibrate
-from setwise.app.headline import headline_for_classes
+from setwise.app.headline import headline_for_classes, recall_and_precision
 from setwise.app.multiclass_model import Head, MulticlassModel, probabilities
 from setwise.app.selected_value import Kind, nearest
 from setwise.app.selection import select
@@ -92,8 +92,6 @@ def _class_rows(
             seed=settings.seed,
             edge=edge,
         )
-        w = np.ones(len(predicted)) if weight is None else weight
-        hits, total = float(w[own & flagged].sum()), float(w[flagged].sum())
-        recall, precision = hits / float(w[own].sum()), hits / total if total > 0 else float("nan")
+        recall, precision = recall_and_precision(flagged, own, weight)
         rows.append(ClassRow(name, int(own.sum()), alone.estimate, recall, precision, float(tested[k])))
     return tuple(rows)

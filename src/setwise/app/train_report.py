@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import astuple, dataclass, field, fields, replace
+from dataclasses import astuple, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -43,7 +43,14 @@ class CandidateRow:
 
 @dataclass(frozen=True)
 class ColumnRow:
-    """What one column is worth: the drop of the measure without it, its standard error and its share of all drops."""
+    """What one column of the table is worth.
+
+    Attributes:
+        column: Its name.
+        drop: How much worse the measure is without it.
+        error: Standard error.
+        share: Of all columns' positive drops.
+    """
 
     column: str
     drop: float
@@ -73,6 +80,7 @@ class ClassRow:
 
 
 R = TypeVar("R", CandidateRow, ClassRow)
+_OF_THE_PAGE = ("evaluation", "fates")  # what a file does not hold
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,19 +197,11 @@ class TrainReport:
         Args:
             seconds: Whether to say how long fits took, which differs from run to run.
         """
-        return {
-            "title": self.title,
-            "measure": self.measure,
-            "criterion": self.criterion,
-            "headline": list(self.headline),
-            "candidates": [_stored_row(row) | ({} if seconds else {"seconds": None}) for row in self.candidates],
-            "columns": [list(astuple(row)) for row in self.columns],
-            "remarks": list(self.remarks),
-            "threshold": self.threshold if math.isfinite(self.threshold) else None,
-            "certificate": None if self.certificate is None else dict(self.certificate),
-            "level": self.level,
-            **({"classes": [_stored_row(row) for row in self.classes]} if self.classes else {}),
-        }
+        names = [each.name for each in fields(self) if each.name not in _OF_THE_PAGE]
+        found = {name: _stored(getattr(self, name)) for name in names if name != "classes" or self.classes}
+        for row in () if seconds else found["candidates"]:
+            row["seconds"] = None
+        return found
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> TrainReport:
@@ -232,21 +232,17 @@ class TrainReport:
             classes=tuple(_read_row(ClassRow, row) for row in classes),
         )
 
-    def without_scores(self) -> TrainReport:
-        """Without what only the page needs."""
-        return replace(self, evaluation=None, fates={})
-
-
-def _stored_row(row: CandidateRow | ClassRow) -> dict[str, Any]:
-    """Plain values of a row, by the names of its fields, with the level of its intervals."""
-    return {each.name: _stored(getattr(row, each.name)) for each in fields(row)} | {"level": row.value.level}
-
 
 def _stored(value: Any) -> Any:
+    """Plain values: of a row by the names of its fields, with the level of its intervals."""
     if isinstance(value, Interval):
         return [value.estimate, value.low, value.high]
+    if isinstance(value, ColumnRow):
+        return list(astuple(value))
+    if isinstance(value, CandidateRow | ClassRow):
+        return {each.name: _stored(getattr(value, each.name)) for each in fields(value)} | {"level": value.value.level}
     if isinstance(value, tuple):
-        return list(value)
+        return [_stored(each) for each in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
