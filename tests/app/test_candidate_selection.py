@@ -10,7 +10,7 @@ from setwise import metrics
 from setwise._checks import InputError
 from setwise.app.resampled_criteria import Draws, draw_criteria, draw_measures, draw_rows
 from setwise.app.selected_value import rate_interval
-from setwise.app.selection import choose, select, select_classes
+from setwise.app.selection import choose, select
 from setwise.linear.continuation import hard_value
 from setwise.measures import parse
 from setwise.metrics.bootstrap import Resampler
@@ -278,7 +278,7 @@ def several(rows: int, strengths: list[float], seed: int, classes: int = 3) -> t
 @pytest.mark.parametrize("measure", ["auc", "ap", "f1", "fpr@tpr>=0.8"])
 def test_several_classes_by_the_macro_average(measure: str) -> None:
     y, logits = several(600, [0.5, 2.0, 0.6], seed=0)
-    found = select_classes(logits, y, measure, resamples=60)
+    found = select(logits, y, measure, resamples=60)
     assert found.chosen == found.best == "candidate 1"
     sign = -1 if parse(measure).minimize else 1
     for name, scores in logits.items():
@@ -302,9 +302,7 @@ def test_classes_see_the_same_draws() -> None:
 def test_two_classes_are_one_class_against_the_other() -> None:
     y, scores = population(300, np.array([1.5, 2.0]), seed=3)
     one = select(named(scores), y, "auc", resamples=40)
-    both = select_classes(
-        {name: np.stack([-each, each]) for name, each in named(scores).items()}, y, "auc", resamples=40
-    )
+    both = select({name: np.stack([-each, each]) for name, each in named(scores).items()}, y, "auc", resamples=40)
     assert both.values == pytest.approx(one.values)
     assert both.estimate.estimate == pytest.approx(one.estimate.estimate)
 
@@ -312,12 +310,12 @@ def test_two_classes_are_one_class_against_the_other() -> None:
 def test_a_rare_class_is_passed_over_where_a_draw_lacks_it() -> None:
     y, logits = several(200, [1.0, 2.0], seed=2)
     y[y == 2] = 0
-    absent = select_classes(logits, y, "ap", resamples=40)
-    two = select_classes({name: each[:2] for name, each in logits.items()}, y, "ap", resamples=40)
+    absent = select(logits, y, "ap", resamples=40)
+    two = select({name: each[:2] for name, each in logits.items()}, y, "ap", resamples=40)
     assert absent.values == two.values
     assert absent.estimate == two.estimate
     y[7] = 2  # one row, which most draws leave out or have alone
-    found = select_classes(logits, y, "ap", resamples=40)
+    found = select(logits, y, "ap", resamples=40)
     assert np.isfinite([found.estimate.low, found.estimate.high, *found.errors.values()]).all()
 
 
@@ -331,7 +329,7 @@ def test_refuses_for_several_classes() -> None:
         (y[1:], "auc", "shape"),
     ):
         with pytest.raises(InputError, match=message):
-            select_classes(logits, labels, measure)
+            select(logits, labels, measure)
 
 
 def simulate(measure: str, positives: int, draws: int, resamples: int) -> Floats:

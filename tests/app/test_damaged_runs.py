@@ -71,7 +71,7 @@ IMAGE_FILES = (
     "results.json",
     "report.html",
     "models/seed1-cross_entropy.safetensors",
-    "scores/seed0-auc.npz",
+    "scores/seed0-auc.safetensors",
 )
 CHECKPOINT = "checkpoints/seed1-cross_entropy/last.ckpt"
 IMAGE_OPTIONS = {"minority": None, "seeds": 2, "epochs": 2, "width": 4, "positive": 1, "batch_size": 32}
@@ -394,7 +394,7 @@ def test_resume_computes_again_what_is_damaged_of_images(
 
 
 @pytest.mark.parametrize("damage", ["flip", "zeros", "delete"])
-@pytest.mark.parametrize("file", ["runs.jsonl", "scores/seed0-auc.npz", CHECKPOINT])
+@pytest.mark.parametrize("file", ["runs.jsonl", "scores/seed0-auc.safetensors", CHECKPOINT])
 def test_a_stopped_run_of_images_goes_on_without_what_is_damaged(
     images: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str], file: str, damage: str
 ) -> None:

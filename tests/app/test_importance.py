@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from setwise._checks import InputError
 from setwise.app.candidates import Rows
 from setwise.app.folds import make_folds
-from setwise.app.importance import Importance, encoded_columns, permutation_importance, warning_of
+from setwise.app.importance import encoded_columns, permutation_importance, warning_of
+from setwise.app.train_report import ColumnRow
 from setwise.data import CategoryCode, NumberCode, TableEncoding
 
 Floats = NDArray[np.float64]
@@ -104,11 +105,11 @@ def test_places_of_a_tables_columns() -> None:
 
 
 def test_warns_of_one_column_that_carries_everything() -> None:
-    one = [Importance("outcome", 0.4, 0.02, 0.97), Importance("age", 0.01, 0.01, 0.03)]
+    one = [ColumnRow("outcome", 0.4, 0.02, 0.97), ColumnRow("age", 0.01, 0.01, 0.03)]
     assert "'outcome' carries 97%" in str(warning_of(one))
     assert warning_of(one[:1]) is None
-    assert warning_of([Importance("a", 0.2, 0.02, 0.6), Importance("b", 0.1, 0.02, 0.4)]) is None
-    assert warning_of([Importance("a", 0.01, 0.02, 1.0), Importance("b", 0.0, 0.02, 0.0)]) is None
+    assert warning_of([ColumnRow("a", 0.2, 0.02, 0.6), ColumnRow("b", 0.1, 0.02, 0.4)]) is None
+    assert warning_of([ColumnRow("a", 0.01, 0.02, 1.0), ColumnRow("b", 0.0, 0.02, 0.0)]) is None
 
 
 def test_refuses_places_that_do_not_exist() -> None:

@@ -439,7 +439,7 @@ REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
     "coef half": (put("logistic.0.coef", torch.zeros(5).half()), "`coef` of a linear scorer"),
     "intercept": (put("logistic.0.intercept", torch.zeros(2, dtype=torch.float64)), "`intercept`"),
     "weights NaN": (filled("network.0.weight.0", math.nan), r"`weight\.0` to be finite"),
-    "scale zero": (filled("network.0.scale", 0.0), "`scale` of a network to be positive"),
+    "scale zero": (filled("network.0.scale", 0.0), "`scale` of a network scorer"),
     "layers": (put("network.0.weight.1", torch.zeros(7, 1)), r"`weight\.1`"),
     "layer of three sides": (put("network.0.weight.0", torch.zeros(5, 2, 2)), r"`weight\.0`"),
     "a layer more": (put("network.0.weight.2", torch.zeros(1, 1)), r"`weight\.1`|bias\.2"),
@@ -450,7 +450,7 @@ REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
     "stack negative": (filled("stack.weights", -1.0), "`weights`"),
     "stack scale": (filled("stack.scale", 0.0), "`scale` of a stack"),
     "stack mean": (filled("stack.mean", math.inf), "`mean` to be finite"),
-    "stack short": (put("stack.weights", torch.ones(3, dtype=torch.float64)), "tensors of a stack"),
+    "stack short": (put("stack.weights", torch.ones(3, dtype=torch.float64)), "`weights` of a stack"),
     "stack of texts": (put("stack.weights", torch.ones(4, dtype=torch.uint8)), "`weights` of a stack"),
     # trees
     "trees": (put(f"lightgbm.0.{BOOSTER}", booster_bytes("no trees")), "no trees"),

@@ -200,7 +200,7 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     "threshold of letters": ((*GOOD, "--threshold", "high"), r"--threshold.*valid number"),
     "threshold nan": ((*GOOD, "--threshold", "nan"), r"`threshold`"),
     "two thresholds": ((*GOOD, "--threshold", "0.1", "--threshold", "0.2"), r"`threshold` to be one number or 1"),
-    "weight negative": ((*GOOD, "--weight", "minus"), r"'minus'.*non-negative, but row \d+ holds -0\.\d+; leave"),
+    "weight negative": ((*GOOD, "--weight", "minus"), r"'minus'.*non-negative, but \d+ of 800.*row \d+; leave"),
     "weight unknown": ((*GOOD, "--weight", "weigth"), r"--weight.*no 'weigth'"),
     "weight of text": ((*GOOD, "--weight", "name"), r"--weight column 'name'.*row 1 holds 'n0'"),
     "max weight": ((*GOOD, "--weight", "w", "--max-weight", "1"), r"`max_weight` to be at least the largest weight, 2"),

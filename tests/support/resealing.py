@@ -49,8 +49,8 @@ def note_digests(run: Path) -> None:
 
     def note(record: dict[str, Any]) -> None:
         stem = f"seed{record['seed']}-{record['method']}"
-        for kind, ending in (("models", ".safetensors"), ("scores", ".npz")):
-            record["files"][kind] = hashlib.sha256((run / kind / (stem + ending)).read_bytes()).hexdigest()
+        for kind in ("models", "scores"):
+            record["files"][kind] = hashlib.sha256((run / kind / f"{stem}.safetensors").read_bytes()).hexdigest()
 
     change_records(run, note)
 

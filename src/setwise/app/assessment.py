@@ -14,7 +14,6 @@ from setwise.app.choice import BASELINE, Choice
 from setwise.app.constraints import Constraints, Groups
 from setwise.app.decision import Decision, decide_by
 from setwise.app.settings import TrainSettings
-from setwise.metrics import CalibrationMap
 from setwise.metrics.certified import ConstraintBound
 from setwise.report import ConstraintCheck, Evaluation, MeasureRow, ScoreColumn, evaluate
 from setwise.report.evaluation import Decision as ShownDecision
@@ -51,7 +50,7 @@ def assess(
             own = decide_by(choice.logits[name], choice.labels, choice.weight, groups, decision.rule)
             named[choice.title(name)] = name, own
     decisions = {title: own for title, (_, own) in named.items()}
-    scores = {title: probabilities(own.calibration, choice.logits[name]) for title, (name, own) in named.items()}
+    scores = {title: np.asarray(own.calibration(choice.logits[name])) for title, (name, own) in named.items()}
     reported = _reported(settings.measure)
     found = evaluate(
         scores,
@@ -76,11 +75,6 @@ def assess(
         # contradict it.
         compared = tuple(row for row in compared if row.key != found.measure)
     return replace(found, columns=tuple(columns), comparisons=compared, subject_to=settings.floors)
-
-
-def probabilities(calibration: CalibrationMap, logits: Floats) -> Floats:
-    """Calibrated probabilities."""
-    return np.asarray(calibration(logits))
 
 
 def _reported(measure: str) -> str | None:

@@ -29,36 +29,19 @@ _FINE = {"learning_rate": 0.05, "min_data_in_leaf": 5, "lambda_l2": 1.0, **_SAMP
 _ROUNDS = {False: 100, True: 200}  # of trees on small tables, by whether they are on the measure
 
 
-def boosted(x: NDArray[np.float32], y: NDArray[np.int64], weight: Floats | None, *, seed: int) -> TreeScorer:
-    """Boosted trees by cross-entropy.
+def boosted(
+    x: NDArray[np.float32], y: NDArray[np.int64], weight: Floats | None, measure: str | None, *, seed: int
+) -> TreeScorer:
+    """Boosted trees by cross-entropy, or by half of it and half the measure's loss.
 
     Args:
         x: Encoded rows.  # shape: (n, d)
         y: Labels 0 and 1, both there.  # shape: (n,)
         weight: Positive weights, or None.  # shape: (n,)
+        measure: Name of the measure; None for cross-entropy alone.
         seed: Of the columns and rows that each tree sees.
     """
-    return _boosted(x, y, weight, None, seed)
-
-
-def boosted_on_measure(
-    x: NDArray[np.float32], y: NDArray[np.int64], weight: Floats | None, measure: str, *, seed: int
-) -> TreeScorer:
-    """Boosted trees by half cross-entropy and half the measure's loss.
-
-    Args:
-        x: Encoded rows.  # shape: (n, d)
-        y: Labels 0 and 1, both there.  # shape: (n,)
-        weight: Positive weights, or None.  # shape: (n,)
-        measure: Name of the measure.
-        seed: Of the columns and rows that each tree sees.
-    """
-    return _boosted(x, y, weight, Objective(measure), seed)
-
-
-def _boosted(
-    x: NDArray[np.float32], y: NDArray[np.int64], weight: Floats | None, objective: Objective | None, seed: int
-) -> TreeScorer:
+    objective = None if measure is None else Objective(measure)
     lightgbm = extra("lightgbm", "boosting")
     share = float(np.average(y, weights=weight))
     start = float(np.log(share / (1 - share)))  # LightGBM itself knows no start for an objective of one's own

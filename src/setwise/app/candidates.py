@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from setwise._checks import InputError, all_binary, all_finite, all_non_negative, extra, one_of
-from setwise.app.boosted import boosted, boosted_on_measure
+from setwise.app.boosted import boosted
 from setwise.app.folds import stratified
 from setwise.app.forest_file import forest_text
 from setwise.app.perceptrons import perceptrons
@@ -141,7 +141,7 @@ class Candidate:
         """Fit to all rows."""
         used = rows.used()
         if not used.both:
-            return _constant(used, rows.x.shape[1])
+            return constant(used)
         return self.one(used, _binary(measure), seed)
 
     def fit_folds(self, rows: Rows, held: NDArray[np.bool_], measure: str | Measure, *, seed: int) -> list[Scorer]:
@@ -166,9 +166,10 @@ def _binary(measure: str | Measure) -> Measure:
     return chosen
 
 
-def _constant(rows: Rows, columns: int) -> Scorer:
+def constant(rows: Rows) -> Scorer:
+    """The same score for every row, that of their share of positives."""
     share = rows.share()
-    return LinearScorer.constant(columns, float(np.log(share / (1 - share))))
+    return LinearScorer.constant(rows.x.shape[1], float(np.log(share / (1 - share))))
 
 
 def _logistic(rows: Rows, _: Measure, seed: int) -> Scorer:
@@ -244,21 +245,23 @@ def _extra_trees(rows: Rows, _: Measure, seed: int) -> Scorer:
 
 
 def _lightgbm(rows: Rows, _: Measure, seed: int) -> Scorer:
-    return boosted(rows.x, rows.y, rows.weight, seed=seed)
+    return boosted(rows.x, rows.y, rows.weight, None, seed=seed)
 
 
 def _lightgbm_measure(rows: Rows, measure: Measure, seed: int) -> Scorer:
-    return boosted_on_measure(rows.x, rows.y, rows.weight, measure.name, seed=seed)
+    return boosted(rows.x, rows.y, rows.weight, measure.name, seed=seed)
 
 
 def _network(share: float) -> tuple[Fit, FitAll]:
     def every(rows: Rows, held: NDArray[np.bool_], measure: Measure, seed: int) -> list[Scorer]:
         return list(perceptrons(rows.x, rows.y, rows.weight, held, measure.name, share=share, seed=seed))
 
-    def one(rows: Rows, measure: Measure, seed: int) -> Scorer:
-        return every(rows, np.zeros((1, len(rows.y)), bool), measure, seed)[0]
+    return alone(every), every
 
-    return one, every
+
+def alone(every: FitAll) -> Fit:
+    """A fit to all rows, by one that fits to several training parts."""
+    return lambda rows, measure, seed: every(rows, np.zeros((1, len(rows.y)), bool), measure, seed)[0]
 
 
 CANDIDATES: dict[str, Candidate] = {

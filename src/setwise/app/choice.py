@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from setwise.app.cross_fit import CrossFit
 from setwise.app.ensemble import STACK, Ensemble
 from setwise.app.resampled_criteria import Criterion
-from setwise.app.selection import Selection, select, select_classes
+from setwise.app.selection import Selection, select
 from setwise.app.stack import Stack, fit_stack, stack_out_of_fold
 from setwise.measures import Measure
 
@@ -103,47 +103,48 @@ def choose_model(
         level: Of the intervals.
         value: A criterion in the measure's place, see :func:`setwise.app.selection.select`.
     """
-    scored, labels, weight = fits.folds.scored, fits.rows.y, fits.rows.weight
-    logits, stack = _stacked(fits)
-    own = None if weight is None else weight[scored]
-    # Under constraints average precision says little: a constrained network gives some of it up for what is asked.
-    guards = value is None
-    selection = select(
-        logits,
-        labels[scored],
-        measure,
-        weight=own,
-        guards=guards,
-        level=level,
-        seed=seed,
-        value=value,
-        fixed=fixed_candidate(labels[scored], logits) if value is None else None,
-    )
-    ensemble = _ensemble(fits, selection.chosen, stack)
-    return Choice(fits, scored, logits, stack, selection, ensemble)
+    return choose_for_classes([fits], fits.rows.y, measure, seed=seed, level=level, value=value)[0]
 
 
 def choose_for_classes(
-    heads: Sequence[CrossFit], labels: NDArray[np.int64], measure: Measure, *, seed: int, level: float = 0.95
+    heads: Sequence[CrossFit],
+    labels: NDArray[np.int64],
+    measure: Measure,
+    *,
+    seed: int,
+    level: float = 0.95,
+    value: Criterion | None = None,
 ) -> list[Choice]:
-    """Choose the candidate, or the stack, that is shipped for all of several classes.
+    """Choose the candidate, or the stack, that is shipped for all of several classes, or for the one of two.
 
     Args:
-        heads: The candidates of each class against the others.
+        heads: The candidates of each class against the others; of two classes those of the positive one alone.
         labels: Class numbers of all rows.  # shape: (n,)
         measure: By whose macro average they are chosen.
         seed: Of the bootstrap draws.
         level: Of the intervals.
+        value: As for :func:`choose_model`, of two classes.
 
     Returns:
         For each class its own scores, stack and ensemble with the selection that all share.
     """
     scored, weight = heads[0].folds.scored, heads[0].rows.weight
     parts = [_stacked(fits) for fits in heads]
-    together = {name: np.stack([logits[name] for logits, _ in parts]) for name in parts[0][0]}
-    own = None if weight is None else weight[scored]
-    fixed = fixed_candidate(labels[scored], together)
-    selection = select_classes(together, labels[scored], measure, weight=own, level=level, seed=seed, fixed=fixed)
+    together = parts[0][0]
+    if len(heads) > 1:
+        together = {name: np.stack([logits[name] for logits, _ in parts]) for name in together}
+    selection = select(
+        together,
+        labels[scored],
+        measure,
+        weight=None if weight is None else weight[scored],
+        # Under constraints average precision says little: a constrained network gives some of it up for what is asked.
+        guards=value is None,
+        level=level,
+        seed=seed,
+        value=value,
+        fixed=fixed_candidate(labels[scored], together) if value is None else None,
+    )
     return [
         Choice(fits, scored, logits, stack, selection, _ensemble(fits, selection.chosen, stack))
         for fits, (logits, stack) in zip(heads, parts, strict=True)

@@ -116,20 +116,22 @@ class Parts:
             )
         bound = None if group_folds is None else _one_each("group_folds", group_folds, rows)
         moments = None if time is None else _one_each("time", time, rows)
-        if groups is None or isinstance(groups, str):
-            return cls(() if groups is None else (groups,), {}, bound, moments)
+        group: Sequence[str] = ()
+        columns: dict[str, NDArray[Any]] = {}
         table: Any = groups  # a mapping, or a frame, whose columns are taken likewise
-        if isinstance(groups, Mapping) or is_frame(groups):
+        if isinstance(groups, str):
+            group = (groups,)
+        elif isinstance(groups, Mapping) or is_frame(groups):
             given = list(table) if isinstance(groups, Mapping) else list(table.columns)
             columns = {str(name): _one_each(f"groups[{name!r}]", table[name], rows) for name in given}
-            return cls((), columns, bound, moments)
-        names = list(groups)
-        if not all(isinstance(name, str) for name in names):
+        elif groups is not None:
+            group = list(groups)
+        if not all(isinstance(name, str) for name in group):
             raise TypeError(
                 "Expected `groups` to be names of columns of `X`, or a mapping of names to arrays such as "
                 f"{{'sex': sex}}, but got {type(groups).__name__}; what keeps rows in one fold is `group_folds`."
             )
-        return cls(tuple(names), {}, bound, moments)
+        return cls(tuple(group), columns, bound, moments)
 
     def take(self, rows: NDArray[Any]) -> Parts:
         """Some of the rows."""

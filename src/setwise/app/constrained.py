@@ -25,10 +25,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from setwise._checks import InputError
-from setwise.app.candidates import Candidate, Rows
+from setwise.app.candidates import Candidate, Rows, alone, constant
 from setwise.app.constraints import Constraints
 from setwise.app.perceptrons import Way, member
-from setwise.app.scorers import Floats, LinearScorer, NetworkScorer, Scorer, standardized
+from setwise.app.scorers import Floats, NetworkScorer, Scorer, standardized
 from setwise.app.threshold_value import BestValue
 from setwise.integrations._member_losses import endless_batches
 from setwise.integrations._members import StackedMLP
@@ -74,10 +74,7 @@ def constrained_network(constraints: Constraints, groups: Codes) -> Candidate:
     def every(rows: Rows, held: NDArray[np.bool_], measure: Measure, seed: int) -> list[Scorer]:
         return _networks(rows, held, measure, seed, constraints, groups)
 
-    def one(rows: Rows, measure: Measure, seed: int) -> Scorer:
-        return every(rows, np.zeros((1, len(rows.y)), bool), measure, seed)[0]
-
-    return ConstrainedNetwork(CONSTRAINED, "network under the constraints", True, one, every)
+    return ConstrainedNetwork(CONSTRAINED, "network under the constraints", True, alone(every), every)
 
 
 def _networks(
@@ -98,12 +95,7 @@ def _networks(
         own = {name: torch.from_numpy(codes[used].astype(np.int64)) for name, codes in groups.items()}
         made = _trained(rows.take(used), held[both][:, used], measure, seed, constraints, own)
         fitted = dict(zip(both, made, strict=True))
-    return [fitted[k] if k in fitted else _constant(part) for k, part in enumerate(parts)]
-
-
-def _constant(rows: Rows) -> Scorer:
-    share = rows.share()
-    return LinearScorer.constant(rows.x.shape[1], float(np.log(share / (1 - share))))
+    return [fitted[k] if k in fitted else constant(part) for k, part in enumerate(parts)]
 
 
 def _trained(

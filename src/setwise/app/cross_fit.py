@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 from setwise._checks import InputError, extra, in_range, is_count
 from setwise.app.candidates import Candidate, Rows, candidates_of
 from setwise.app.folds import Folds, make_folds
+from setwise.app.reproducible import torch_threads
 from setwise.app.scorers import Scorer, mean_score
 from setwise.measures import Measure, parse
 
@@ -388,12 +389,6 @@ def gathered(candidate: Candidate, results: Sequence[FoldResult], folds: Folds) 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
     """BLAS and torch on one thread each while the fits run side by side; as before afterwards."""
-    before = torch.get_num_threads()
-    # OpenMP and BLAS, which torch's own setting does not reach.
-    limits = extra("threadpoolctl", "sklearn").threadpool_limits(1)
-    torch.set_num_threads(1)
-    try:
+    # OpenMP and BLAS too, which torch's own setting does not reach.
+    with extra("threadpoolctl", "sklearn").threadpool_limits(1), torch_threads(1):
         yield
-    finally:
-        torch.set_num_threads(before)
-        limits.restore_original_limits()

@@ -35,24 +35,27 @@ class Columns:
     groups: Sequence[str] = ()
     weight: str | None = None
 
+    @property
+    def roles(self) -> list[tuple[str, str]]:
+        """Every column that is read, with the option that names it."""
+        scores, groups = [(name, "--score") for name in self.scores], [(name, "--group") for name in self.groups]
+        return [
+            *scores,
+            (self.target, "--target"),
+            *groups,
+            *([] if self.weight is None else [(self.weight, "--weight")]),
+        ]
+
     def check(self) -> None:
         """Refuse a column that is named in two roles."""
         if not self.scores:
             raise InputError("Expected --score to name the column of scores, but there is none; add --score COLUMN.")
-        roles = [*((name, "--score") for name in self.scores), (self.target, "--target")]
-        roles += [(name, "--group") for name in self.groups]
-        if self.weight is not None:
-            roles.append((self.weight, "--weight"))
         seen: dict[str, str] = {}
-        for name, role in roles:
+        for name, role in self.roles:
             if name in seen:
                 before = "twice" if seen[name] == role else f"as {seen[name]} and as {role}"
                 raise InputError(f"Expected different columns, but {name!r} is given {before}; name another one.")
             seen[name] = role
-
-    def all(self) -> list[str]:
-        """Every column that is read."""
-        return [*self.scores, self.target, *self.groups, *([] if self.weight is None else [self.weight])]
 
 
 def evaluate_table(
@@ -134,7 +137,7 @@ def requirement_lines(evaluation: Evaluation) -> list[tuple[bool, str]]:
 
 def _read(path: Path, columns: Columns, notes: Callable[[str], object] | None) -> dict[str, Any]:
     """Columns of a table by their roles, as :func:`setwise.report.evaluate` takes them."""
-    frame, info = read_frame(path, columns=columns.all(), texts=[columns.target, *columns.groups])
+    frame, info = read_frame(path, columns=[name for name, _ in columns.roles], texts=[columns.target, *columns.groups])
     _find(columns, info.names, path)
     if notes is not None:
         for note in info.notes:
@@ -154,9 +157,7 @@ def _read(path: Path, columns: Columns, notes: Callable[[str], object] | None) -
 
 def _find(columns: Columns, names: Sequence[str], path: Path) -> None:
     """Refuse columns that the table lacks."""
-    roles = {**dict.fromkeys(columns.scores, "--score"), columns.target: "--target"}
-    roles |= dict.fromkeys(columns.groups, "--group") | ({} if columns.weight is None else {columns.weight: "--weight"})
-    for name, role in roles.items():
+    for name, role in columns.roles:
         if name in names:
             continue
         shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
@@ -173,33 +174,27 @@ def _numbers(column: pd.Series[Any], path: Path, option: str) -> NDArray[np.floa
             f"{texts.iloc[row]!r}; name a column of numbers."
         )
     array: NDArray[np.float64] = column.to_numpy()
-    bad_rows = ~np.isfinite(array)
-    if bad_rows.any():
-        count, row = int(bad_rows.sum()), int(np.argmax(bad_rows))
-        raise InputError(
-            f"Expected {option} column {column.name!r} of {path.name} to have a finite number in every row, but "
-            f"{count} of {len(array)} are missing or infinite, the first in row {row + 1}; fill them in or leave these "
-            "rows out."
-        )
+    wanted = f"{option} column {column.name!r} of {path.name} to have a finite number in every row"
+    _refuse_rows(~np.isfinite(array), wanted, "missing or infinite", "fill them in or leave these rows out")
     return array
 
 
 def _labels(column: pd.Series[Any], path: Path) -> pd.Series[Any]:
-    missing = column.isna()
-    if missing.any():
-        raise InputError(
-            f"Expected --target column {column.name!r} of {path.name} to have a value in every row, but "
-            f"{int(missing.sum())} of {len(column)} are missing, the first in row "
-            f"{int(np.argmax(missing.to_numpy())) + 1}; leave these rows out."
-        )
+    wanted = f"--target column {column.name!r} of {path.name} to have a value in every row"
+    _refuse_rows(column.isna().to_numpy(), wanted, "missing", "leave these rows out")
     return column
 
 
 def _weights(weight: NDArray[np.float64], name: str, path: Path) -> NDArray[np.float64]:
-    if weight.min() < 0:
-        row = int(np.argmax(weight < 0))
-        raise InputError(
-            f"Expected --weight column {name!r} of {path.name} to be non-negative, but row {row + 1} holds "
-            f"{weight[row]:g}; leave such rows out or set them to 0."
-        )
+    wanted = f"--weight column {name!r} of {path.name} to be non-negative"
+    _refuse_rows(weight < 0, wanted, "negative", "leave such rows out or set them to 0")
     return weight
+
+
+def _refuse_rows(bad: NDArray[np.bool_], wanted: str, what: str, advice: str) -> None:
+    """Refuse a column with rows that are not as wanted: how many there are, and which is the first."""
+    if bad.any():
+        raise InputError(
+            f"Expected {wanted}, but {int(bad.sum())} of {len(bad)} are {what}, the first in row "
+            f"{int(np.argmax(bad)) + 1}; {advice}."
+        )

@@ -21,7 +21,8 @@ from setwise._files import ZEROS, DamagedFileError, damaged, is_intact, seal, wr
 DEPTH = 64  # of nested lists and objects; what is deeper was not written by us
 DIFFERS = "its checksum differs"
 _MOST = 1e300  # of numbers; integers may be larger than what arithmetic with floats can take
-_WRONG_CONTENT = (KeyError, TypeError, ValueError, AttributeError, IndexError, ArithmeticError, RecursionError)
+# What content that somebody else has written may raise where something is made of it.
+WRONG_CONTENT = (KeyError, TypeError, ValueError, AttributeError, IndexError, ArithmeticError, RecursionError)
 
 
 def plain(value: Any) -> Any:
@@ -96,10 +97,12 @@ def parse_json(text: str) -> Any:
             waiting += [(part, depth + 1) for pair in item.items() for part in pair]
         elif isinstance(item, list):
             waiting += [(part, depth + 1) for part in item]
-        elif isinstance(item, str):
-            _check_text(item)
         elif isinstance(item, int | float) and not abs(item) <= _MOST:  # also infinity, which is how 1e999 is read
             raise InputError("it holds a number that is too large")
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise InputError("it holds a text that is no Unicode") from error
     return value
 
 
@@ -118,17 +121,10 @@ def contents_of(path: Path, advice: str) -> Iterator[None]:
         raise
     except InputError as error:
         raise damaged(path, f"its content cannot be right ({error!s:.1000})", advice) from error
-    except _WRONG_CONTENT as error:
+    except WRONG_CONTENT as error:
         what = f"{type(error).__name__}: {error}"[:200]
         raise damaged(path, f"its content cannot be right ({what})", advice) from error
 
 
 def _no_constant(name: str) -> NoReturn:
     raise InputError(f"{name} is no number of JSON")
-
-
-def _check_text(text: str) -> None:
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise InputError("it holds a text that is no Unicode") from error

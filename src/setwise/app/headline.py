@@ -145,8 +145,20 @@ def at_threshold(decision: Decision, choice: Choice) -> str:
     """Recall and precision out of fold."""
     scores, labels = choice.logits[choice.name], choice.labels == 1
     flagged = scores >= decision.score_threshold
-    weight = flagged.astype(float) if choice.weight is None else choice.weight * flagged
-    whole = float(labels.sum() if choice.weight is None else choice.weight[labels].sum())
-    right, total = float(weight[labels].sum()), float(weight.sum())
-    precision = right / total if total else math.nan
-    return f"out of fold: recall {right / whole:.3f}, precision {precision:.3f}, {float(flagged.mean()):.1%} of rows"
+    recall, precision = recall_and_precision(flagged, labels, choice.weight)
+    return f"out of fold: recall {recall:.3f}, precision {precision:.3f}, {float(flagged.mean()):.1%} of rows"
+
+
+def recall_and_precision(
+    flagged: NDArray[np.bool_], positive: NDArray[np.bool_], weight: Floats | None
+) -> tuple[float, float]:
+    """Of rows that are predicted positive; without any of them the precision is NaN.
+
+    Args:
+        flagged: Which rows these are.  # shape: (n,)
+        positive: Which rows are positive.  # shape: (n,)
+        weight: Of the rows, or None.  # shape: (n,)
+    """
+    w = np.ones(len(flagged)) if weight is None else weight
+    hits, total = float(w[positive & flagged].sum()), float(w[flagged].sum())
+    return hits / float(w[positive].sum()), hits / total if total > 0 else math.nan

@@ -10,7 +10,6 @@ Columns that say the same share their importance: without the one, the other sti
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 from setwise._checks import InputError, is_count
 from setwise.app.candidates import Rows
 from setwise.app.folds import Folds
+from setwise.app.train_report import ColumnRow
 from setwise.data import TableEncoding
 from setwise.linear.continuation import hard_value
 from setwise.measures import Measure, parse
@@ -32,23 +32,6 @@ FoldScore = Callable[[int, NDArray[np.float32]], Floats]
 """Logits of encoded rows by the model of a fold.  # shape: (n,) or (classes, n)"""
 
 
-@dataclass(frozen=True)
-class Importance:
-    """What one column of the table is worth.
-
-    Attributes:
-        column: Its name.
-        drop: How much worse the measure is without it.
-        error: Standard error.
-        share: Of all columns' positive drops.
-    """
-
-    column: str
-    drop: float
-    error: float
-    share: float
-
-
 def permutation_importance(
     rows: Rows,
     folds: Folds,
@@ -59,7 +42,7 @@ def permutation_importance(
     repeats: int = REPEATS,
     most_rows: int = ROWS,
     seed: int = 0,
-) -> list[Importance]:
+) -> list[ColumnRow]:
     """Importance of every column, the largest first.
 
     Args:
@@ -98,7 +81,7 @@ def permutation_importance(
         found.append((name, drop, error))
     # A column whose permutation helps by chance takes nothing from the share of others.
     total = sum(max(drop, 0.0) for _, drop, _ in found)
-    made = [Importance(name, drop, error, max(drop, 0.0) / total if total > 0 else 0.0) for name, drop, error in found]
+    made = [ColumnRow(name, drop, error, max(drop, 0.0) / total if total > 0 else 0.0) for name, drop, error in found]
     return sorted(made, key=lambda each: -each.drop)
 
 
@@ -112,7 +95,7 @@ def encoded_columns(encoding: TableEncoding) -> dict[str, list[int]]:
     return found
 
 
-def warning_of(importances: Sequence[Importance]) -> str | None:
+def warning_of(importances: Sequence[ColumnRow]) -> str | None:
     """A sentence where one of several columns carries nearly everything, else None."""
     if len(importances) < 2:
         return None

@@ -109,24 +109,6 @@ class TableModel(StoredModel):
         classes = [self.encoding.classes[flag] for flag in positive.astype(int).tolist()]
         return Prediction(scores, probabilities, classes, remarks)
 
-    def predict(self, table: Any) -> NDArray[Any]:
-        """The predicted value of the target of each row.
-
-        Args:
-            table: A frame of pandas or polars, or a mapping of columns.
-        """
-        positive: NDArray[np.bool_] = self.apply(table).scores >= self.score_threshold
-        return np.asarray(self.classes_[positive.astype(int)])
-
-    def predict_proba(self, table: Any) -> NDArray[np.float64]:
-        """Calibrated probabilities of the negative and the positive class.  # shape: (n, 2).
-
-        Args:
-            table: A frame of pandas or polars, or a mapping of columns.
-        """
-        positive = self.apply(table).probabilities
-        return np.stack([1 - positive, positive], axis=1)
-
     def _learned(self) -> dict[str, Any]:
         return {
             "parts": self.ensemble.parts,

@@ -105,26 +105,9 @@ class MulticlassModel(StoredModel):
         names = [self.encoding.classes[place] for place in places.tolist()]
         return Prediction(scores, found[np.arange(len(found)), places], names, remarks, found)
 
-    def predict(self, table: Any) -> NDArray[Any]:
-        """The most probable value of the target of each row.
-
-        Args:
-            table: A frame of pandas or polars, or a mapping of columns.
-        """
-        return np.asarray(self.classes_[self.predict_proba(table).argmax(axis=1)])
-
     def most_probable(self, scores: Floats) -> NDArray[np.int64]:
         """Number of the predicted class, from the logits of :meth:`score`.  # shape: (n,)."""
         return np.asarray(probabilities(scores, [head.calibration for head in self.heads]).argmax(axis=1))
-
-    def predict_proba(self, table: Any) -> Floats:
-        """Calibrated probabilities of each class against the others, brought to sum 1.  # shape: (n, classes).
-
-        Args:
-            table: A frame of pandas or polars, or a mapping of columns.
-        """
-        inputs, _ = self._encoded(table, None, 1)
-        return probabilities(self.score(inputs), [head.calibration for head in self.heads])
 
     def _learned(self) -> dict[str, Any]:
         return {

@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from setwise._checks import InputError, extra, in_range
+from setwise._checks import extra, in_range
 from setwise._files import write_whole
 from setwise.app.stored_model import Prediction, StoredModel
 from setwise.data import News
@@ -83,23 +83,29 @@ def predict_file(
     """
     if threshold is not None:
         in_range("threshold", threshold, 0, 1)
-        if len(model.encoding.classes) > 2:
-            raise InputError(
-                f"Expected `threshold` only with a model of two classes, but this one is of "
-                f"{len(model.encoding.classes)} and predicts the most probable; leave it out."
-            )
-    source, found = _Source(model, data, keep), _Counts(model.encoding.classes, on_rows)
-    blocks, names = _blocks(model, source, threshold, found), _names(model, source.kept)
+    source, news = _Source(model, data, keep), News()
+    counts = Counter(dict.fromkeys(model.encoding.classes, 0))
+
+    def predicted_blocks() -> Iterator[tuple[Prediction, dict[str, Any]]]:
+        for frame, kept in source:
+            predicted = model.apply(frame, threshold=threshold, news=news, first_row=counts.total() + 1)
+            # Counted after it was written: what a full disk refuses is no prediction made.
+            yield predicted, kept
+            counts.update(predicted.classes)
+            if on_rows is not None:
+                on_rows(counts.total())
+
+    blocks, names = predicted_blocks(), _names(model, source.kept)
     if not isinstance(out, Path):
         _write_csv(out, names, blocks)
     elif out.suffix.casefold() in SUFFIXES:
         write_whole(out, lambda partial: _write_parquet(partial, names, blocks))
     else:
         write_whole(out, lambda partial: _write_csv_file(partial, names, blocks))
-    remarks = model.encoding.sentences(found.news, source.names)
+    remarks = model.encoding.sentences(news, source.names)
     if isinstance(source.table, TextTable):
         remarks = [*source.table.info.notes, *remarks]
-    return Predicted(found.rows, found.counts, source.kept, tuple(remarks))
+    return Predicted(counts.total(), counts, source.kept, tuple(remarks))
 
 
 def harmless(text: str) -> str:
@@ -155,38 +161,6 @@ class _Source:
             for name in set(self.kept) & set(self.read) - self.texts:  # kept as they are written, read as numbers
                 block[name] = column_of_texts(kept[name], text=False)
             yield block[list(self.read)], kept
-
-
-def _blocks(
-    model: StoredModel, source: _Source, threshold: float | None, found: _Counts
-) -> Iterator[tuple[Prediction, dict[str, Any]]]:
-    for frame, kept in source:
-        predicted = model.apply(frame, threshold=threshold, news=found.news, first_row=found.rows + 1)
-        # Counted after it was written: what a full disk refuses is no prediction made.
-        yield predicted, kept
-        found.add(predicted)
-
-
-class _Counts:
-    """What has been predicted so far.
-
-    Args:
-        classes: That may be predicted.
-        on_rows: Told how many rows are done.
-    """
-
-    def __init__(self, classes: Sequence[str], on_rows: Callable[[int], object] | None) -> None:
-        self.rows, self.counts = 0, dict.fromkeys(classes, 0)
-        self.news = News()
-        self._on_rows = on_rows
-
-    def add(self, predicted: Prediction) -> None:
-        """Count one block."""
-        self.rows += len(predicted.classes)
-        for name, count in Counter(predicted.classes).items():
-            self.counts[name] += count
-        if self._on_rows is not None:
-            self._on_rows(self.rows)
 
 
 def _write_csv(file: IO[str], names: Sequence[str], blocks: Iterator[tuple[Prediction, dict[str, Any]]]) -> None:

@@ -30,7 +30,6 @@ from setwise.app.result_differences import differences, same_numbers
 from setwise.app.run_folder import FITS, MODEL, REPORT, RESULTS, RunFolder
 from setwise.app.run_settings import check_data, read_settings
 from setwise.app.settings import TrainSettings
-from setwise.app.several_classes import conclude_classes
 from setwise.app.table_problem import TableProblem, load_table_problem, located, regrouped
 from setwise.app.test_set import test_sentences
 from setwise.app.train_report import TrainReport
@@ -95,13 +94,8 @@ def reevaluate(
         InputError: When the run is not finished, one of its files is damaged, or the table has changed.
     """
     stored = read_run(run, data=data, tolerance=tolerance, progress=progress)
-    problem, settings, refit = stored.problem, stored.settings, stored.refit
-    model: TableModel | MulticlassModel
-    if problem.several:
-        model = conclude_classes(problem, stored.fits, settings, refit=refit, progress=progress)
-    else:
-        one = None if refit is None else refit[0]
-        model = conclude(problem, stored.fits[0], settings, refit=one, progress=progress)
+    problem, settings = stored.problem, stored.settings
+    model = conclude(problem, stored.fits, settings, refit=stored.refit, progress=progress)
     kept = {name: stored.results.get(name) for name in ("settings", "report", "evaluation")}
     found = [
         *stored.differences,

@@ -29,10 +29,16 @@ def seed_epoch(seed: int, epoch: int) -> None:
 @contextlib.contextmanager
 def repeatable(threads: int) -> Iterator[None]:
     """A fixed number of threads and torch's random state of its own; both are put back afterwards."""
+    with torch.random.fork_rng(devices=[]), torch_threads(threads):
+        yield
+
+
+@contextlib.contextmanager
+def torch_threads(count: int) -> Iterator[None]:
+    """A fixed number of threads of torch; as before afterwards."""
     before = torch.get_num_threads()
-    with torch.random.fork_rng(devices=[]):
-        torch.set_num_threads(threads)
-        try:
-            yield
-        finally:
-            torch.set_num_threads(before)
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -4,7 +4,7 @@
     The settings, a fingerprint of the data, and whether the run is of a table or of images.
 ``fits/*.safetensors``
     Of a table: every candidate fitted for every fold, see :mod:`setwise.app.fit_store`.
-``runs.jsonl``, ``models/*.safetensors``, ``scores/*.npz``, ``checkpoints/``
+``runs.jsonl``, ``models/*.safetensors``, ``scores/*.safetensors``, ``checkpoints/``
     Of images: what each training has left, see :mod:`setwise.app.images.training_store`.
 ``model.safetensors``, ``results.json``, ``report.html``
     Written at the end; the model, of a table, is for ``setwise predict``.

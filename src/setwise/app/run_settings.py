@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Self, TypeVar
 
 from setwise._checks import InputError
+from setwise.app.files import WRONG_CONTENT
 from setwise.app.run_folder import IMAGES, TABLE, RunFolder
-from setwise.data._files import near_match
 from setwise.measures import Measure, parse
+from setwise.training.recipe import check_settings
 
-# What a constructor may raise on values that somebody else has written.
-_WRONG_VALUES = (TypeError, ValueError, KeyError, AttributeError, IndexError, ArithmeticError, RecursionError)
 _SHOWN = {TABLE: "a table", IMAGES: "images"}
 
 
@@ -53,10 +52,7 @@ class RunSettings:
     @classmethod
     def check_names(cls, values: Mapping[str, Any]) -> None:
         """Refuse a setting that does not exist, name the nearest that do, and list all."""
-        names = sorted(each.name for each in fields(cls))
-        for name in sorted(set(values) - set(names)):
-            hint = near_match(name[:80], names)
-            raise InputError(f"Expected settings among {', '.join(names)}, but got `{name:.80}`{hint}.")
+        check_settings(cls, values)
 
     def differences(self, other: RunSettings) -> list[tuple[str, Any, Any]]:
         """Names of the settings that differ, with both values."""
@@ -85,7 +81,7 @@ def read_settings(folder: RunFolder, kind: type[S]) -> tuple[S, str]:
         )
     try:
         return kind.from_dict(values), fingerprint
-    except _WRONG_VALUES as error:
+    except WRONG_CONTENT as error:
         raise InputError(
             f"Expected {folder.path / 'settings.json'} to hold valid settings, but it does not: {error}"[:1000]
         ) from error

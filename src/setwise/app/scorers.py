@@ -23,8 +23,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from setwise._checks import InputError, all_finite, one_of
-from setwise.app.tree_file import BOOSTER, START, booster_bytes, booster_of, check_trees
+from setwise._checks import InputError, one_of
+from setwise.app.tensor_file import check_tensors
+from setwise.app.tree_file import BOOSTER, START, booster_bytes, booster_of, checked_trees, text_of
 
 SHARE, TREES = "share", "trees"  # names of a forest's further tensors
 ROWS = 8192  # scored at once
@@ -32,6 +33,7 @@ LIMIT = 1e30  # logits are kept within it, so that means and weighted sums of th
 _FOREST_ROWS = 100.0  # how many rows of a leaf's share the prior is weighed against
 
 Floats = NDArray[np.float64]
+Shapes = dict[str, tuple[Sequence[int], torch.dtype]]
 
 
 class Scorer(Protocol):
@@ -105,7 +107,7 @@ class TreeScorer:
     @cached_property
     def checked(self) -> str:
         """The text, read number by number: LightGBM itself trusts it."""
-        return check_trees({name: self.tensors[name] for name in (BOOSTER, START)}, self.columns)
+        return checked_trees(text_of(self.tensors[BOOSTER]), self.columns)
 
     @cached_property
     def _booster(self) -> Any:
@@ -214,26 +216,10 @@ def scorer_of(kind: str, tensors: Mapping[str, Tensor], columns: int) -> Scorer:
         InputError: When these are not the tensors of such a scorer for so many columns.
     """
     one_of("kind", kind, tuple(_KINDS))
-    shapes = _shapes(kind, tensors, columns)
-    if tensors.keys() != shapes.keys():
-        odd = min(tensors.keys() ^ shapes.keys())
-        raise InputError(
-            f"Expected the tensors of a {kind} scorer to be {', '.join(shapes)}, but {odd!r:.80} is missing or too "
-            "many; train the model again."
-        )
-    for name, (shape, dtype) in shapes.items():
-        tensor = tensors[name]
-        if (tuple(tensor.shape) != shape and name != BOOSTER) or tensor.dtype != dtype:
-            raise InputError(
-                f"Expected `{name}` of a {kind} scorer for {columns} columns to be {dtype} of shape {shape}, but got "
-                f"{tensor.dtype} of shape {tuple(tensor.shape)}; score rows with the encoding the model was trained on."
-            )
-        if dtype.is_floating_point:
-            all_finite(name, tensor)
+    what = f"a {kind} scorer for rows of {columns} columns"
+    check_tensors(what, tensors, _shapes(kind, tensors, columns))
     if kind == ForestScorer.kind and not 0 < float(tensors[SHARE]) < 1:
         raise InputError(f"Expected `{SHARE}` of a forest to be in (0, 1), but got {float(tensors[SHARE])}.")
-    if kind == NetworkScorer.kind and not bool((tensors["scale"] > 0).all()):
-        raise InputError("Expected `scale` of a network to be positive, but it is not; train the model again.")
     if kind not in ("trees", "forest"):
         made: Scorer = _KINDS[kind](tensors)
         return made
@@ -242,15 +228,16 @@ def scorer_of(kind: str, tensors: Mapping[str, Tensor], columns: int) -> Scorer:
     return trees
 
 
-def _shapes(kind: str, tensors: Mapping[str, Tensor], columns: int) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
+def _shapes(kind: str, tensors: Mapping[str, Tensor], columns: int) -> Shapes:
     """Names, shapes and types that the tensors must have; the widths of hidden layers are the file's own."""
     double = torch.float64
     if kind == "linear":
         return {"coef": ((columns,), double), "intercept": ((), double)}
     if kind in ("trees", "forest"):
-        found: dict[str, tuple[tuple[int, ...], torch.dtype]] = {BOOSTER: ((), torch.uint8), START: ((), double)}
+        size = tensors[BOOSTER].numel() if BOOSTER in tensors else 0
+        found: Shapes = {BOOSTER: ((size,), torch.uint8), START: ((), double)}
         return found | ({SHARE: ((), double)} if kind == "forest" else {})
-    shapes: dict[str, tuple[tuple[int, ...], torch.dtype]]
+    shapes: Shapes
     shapes = {"mean": ((columns,), double), "scale": ((columns,), double), "linear": ((columns, 1), torch.float32)}
     width, layers = columns, sum(name.startswith("weight.") for name in tensors)
     for k in range(layers):

@@ -32,7 +32,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -117,10 +116,14 @@ def select(
 ) -> Selection:
     """Choose a candidate and estimate its measure.
 
+    With several classes it is the macro average of one class against the others. A measure of decisions has a threshold
+    for each class, and classes that no row has are passed over.
+
     Args:
-        logits: Out-of-fold scores of each candidate, the simplest first, all for the same rows.  # shape of each: (n,)
-        labels: 0 or 1.  # shape: (n,)
-        measure: The measure.
+        logits: Out-of-fold scores of each candidate, the simplest first, all for the same rows.  # shape of each: (n,),
+            or with several classes (classes, n)
+        labels: 0 or 1, or class indices.  # shape: (n,)
+        measure: The measure, one of two classes such as ``"auc"``.
         weight: Non-negative weights of the rows, or None.  # shape: (n,)
         standard_errors: How far behind the best a simpler candidate may be.
         guards: Whether it must be as near in average precision and cross-entropy too.
@@ -134,121 +137,52 @@ def select(
             how often each is drawn. It costs a call for each candidate on either side of each draw.
         fixed: A candidate that is taken whatever the others reach, so that nothing is taken off for a choice.
         edge: How near to 0 or 1 rates count at the most in an interval, see :mod:`setwise.app.selected_value`; None for
-            as near as they are.
+            as near as they are. With several classes it follows from their rows.
 
     Raises:
-        InputError: When there is no candidate, scores are not finite, or labels hold one class only.
+        InputError: When there is no candidate, scores are not finite, labels are no class indices or of one class only,
+            or the measure is one of several classes where there are several.
     """
-    settings = _Settings(
-        measure, weight, standard_errors, guards, small_sample, resamples, level, seed, value, fixed, edge
-    )
-    all_binary("labels", labels)
-    return settings.select(list(logits), _table(logits, labels), labels)
-
-
-def select_classes(
-    logits: Mapping[str, Floats],
-    labels: NDArray[np.int64],
-    measure: str | Measure,
-    *,
-    weight: Floats | None = None,
-    standard_errors: float = 1.0,
-    guards: bool = True,
-    small_sample: bool = True,
-    resamples: int | None = None,
-    level: float = 0.95,
-    seed: int = 0,
-    fixed: str | None = None,
-) -> Selection:
-    """Choose among candidates for several classes by the macro average of one class against the others.
-
-    A measure of decisions has a threshold for each class. Classes that no row has are passed over.
-
-    Args:
-        logits: Out-of-fold scores by class, the simplest candidate first.  # shape of each: (classes, n)
-        labels: Class indices.  # shape: (n,)
-        measure: A measure of two classes, such as ``"auc"``.
-        weight: As for two classes; the other arguments likewise.
-        standard_errors: How far behind the best a simpler candidate may be.
-        guards: Whether it must be as near in average precision and cross-entropy too.
-        small_sample: Whether to take off the measure's own bias on few rows.
-        resamples: Bootstrap draws; None for 300.
-        level: Of the interval.
-        seed: Of the draws.
-        fixed: A candidate that is taken whatever the others reach.
-
-    Raises:
-        InputError: When there is no candidate, scores are not finite, labels are no class indices or of one class
-            only, or the measure is one of several classes itself.
-    """
-    settings = _Settings(measure, weight, standard_errors, guards, small_sample, resamples, level, seed, None, fixed)
-    if settings.criterion.layout != "binary":
+    chosen = parse(measure) if isinstance(measure, str) else measure
+    in_range("standard_errors", standard_errors, 0)
+    in_range("level", level, 0, 1, open_low=True, open_high=True)
+    if resamples is not None:
+        is_count("resamples", resamples, 20)
+    several = any(each.ndim == 2 for each in logits.values())
+    if several and chosen.layout != "binary":
         raise InputError(
             f"Expected `measure` to be one of two classes, whose mean over the classes is taken, but got "
-            f"{settings.criterion.name!r}; leave out what stands in brackets, or write 'auc' for 'auc_ova'."
+            f"{chosen.name!r}; leave out what stands in brackets, or write 'auc' for 'auc_ova'."
         )
-    table, counts = _table(logits, labels, classes=True), np.unique(labels, return_counts=True)[1]
-    edge = nearest(Kind.of(settings.criterion), int(counts.min()), len(counts))
-    return replace(settings, edge=edge).select(list(logits), table, labels)
-
-
-@dataclass(frozen=True, eq=False)
-class _Settings:
-    """What is asked for, checked."""
-
-    measure: str | Measure
-    weight: Floats | None
-    standard_errors: float
-    guards: bool
-    small_sample: bool
-    resamples: int | None
-    level: float
-    seed: int
-    value: Criterion | None
-    fixed: str | None
-    edge: float | None = None
-
-    def __post_init__(self) -> None:
-        in_range("standard_errors", self.standard_errors, 0)
-        in_range("level", self.level, 0, 1, open_low=True, open_high=True)
-        if self.resamples is not None:
-            is_count("resamples", self.resamples, 20)
-
-    def draws(self, rows: int) -> int:
-        if self.resamples is not None:
-            return self.resamples
-        if self.value is None:
-            return RESAMPLES
-        return RESAMPLES_ROW_BY_ROW if rows <= MANY_ROWS else RESAMPLES_MANY_ROWS
-
-    @cached_property
-    def criterion(self) -> Measure:
-        return parse(self.measure) if isinstance(self.measure, str) else self.measure
-
-    def select(self, names: Sequence[str], table: Floats, labels: NDArray[np.int64]) -> Selection:
-        """Of scores of shape (candidates[, classes], n)."""
-        criteria = draw_criteria(
-            table,
-            labels,
-            self.criterion,
-            weight=self.weight,
-            guards=self.guards,
-            resamples=self.draws(len(labels)),
-            seed=self.seed,
-            value=self.value,
-        )
-        if not np.isfinite(criteria[0].all_rows).all():
-            raise InputError("Expected `value` to return a finite number on all rows, but it does not.")
-        return choice_from(
-            names,
-            criteria,
-            self.criterion,
-            standard_errors=self.standard_errors,
-            small_sample=self.small_sample,
-            level=self.level,
-            fixed=self.fixed,
-            edge=self.edge,
-        )
+    if not several:
+        all_binary("labels", labels)
+    table = _table(logits, labels, classes=several)
+    if several:
+        counts = np.unique(labels, return_counts=True)[1]
+        edge = nearest(Kind.of(chosen), int(counts.min()), len(counts))
+    row_by_row = RESAMPLES_ROW_BY_ROW if len(labels) <= MANY_ROWS else RESAMPLES_MANY_ROWS
+    criteria = draw_criteria(
+        table,
+        labels,
+        chosen,
+        weight=weight,
+        guards=guards,
+        resamples=resamples or (RESAMPLES if value is None else row_by_row),
+        seed=seed,
+        value=value,
+    )
+    if not np.isfinite(criteria[0].all_rows).all():
+        raise InputError("Expected `value` to return a finite number on all rows, but it does not.")
+    return choice_from(
+        list(logits),
+        criteria,
+        chosen,
+        standard_errors=standard_errors,
+        small_sample=small_sample,
+        level=level,
+        fixed=fixed,
+        edge=edge,
+    )
 
 
 def choice_from(
@@ -284,7 +218,20 @@ def choice_from(
     )
     if edge is not None:
         estimator = replace(estimator, edge=edge)
-    return _selection(names, estimator, fixed=fixed is not None)
+    draws, sign = criteria[0], -1.0 if measure.minimize else 1.0
+    best = int(np.argmax(draws.all_rows))
+    values = {name: sign * float(each) for name, each in zip(names, draws.all_rows, strict=True)}
+    estimate = estimator.chosen()
+    return Selection(
+        chosen=names[winner],
+        best=names[best],
+        values=values,
+        errors={name: float(each) for name, each in zip(names, draws.spread[best], strict=True)},
+        estimate=estimate,
+        optimism=values[names[winner]] - estimate.estimate,
+        fixed=fixed is not None,
+        estimator=estimator,
+    )
 
 
 def _place(names: Sequence[str], name: str) -> int:
@@ -328,25 +275,6 @@ def _corrected(criteria: Sequence[Draws], standard_errors: float) -> tuple[int, 
     outside = main.outside[known]
     gained = outside[np.arange(len(own)), own] - outside[:, winner]
     return winner, np.bincount(own, minlength=len(main.all_rows)) / len(own), float(gained.mean())
-
-
-def _selection(names: Sequence[str], estimator: Estimator, *, fixed: bool) -> Selection:
-    """What is told of the choice, in the measure's own direction."""
-    draws, winner = estimator.draws, estimator.winner
-    best = int(np.argmax(draws.all_rows))
-    sign = -1.0 if estimator.minimize else 1.0
-    values = {name: sign * float(each) for name, each in zip(names, draws.all_rows, strict=True)}
-    estimate = estimator.chosen()
-    return Selection(
-        chosen=names[winner],
-        best=names[best],
-        values=values,
-        errors={name: float(each) for name, each in zip(names, draws.spread[best], strict=True)},
-        estimate=estimate,
-        optimism=values[names[winner]] - estimate.estimate,
-        fixed=fixed,
-        estimator=estimator,
-    )
 
 
 def _table(logits: Mapping[str, Floats], labels: NDArray[np.int64], *, classes: bool = False) -> Floats:

@@ -19,8 +19,12 @@ from setwise.data._files import near_match
 
 CONFIDENCE = 0.95  # of constraints, unless told otherwise
 MOST_FOLDS, MOST_SEED, MOST_NUMBER = 50, 2**31 - 1, 1e300
-_TEXTS = ("target", "weight", "split", "time_column", "group_folds")
-_ROLES = ("weight", "split", "time_column", "group_folds")
+_ROLES = {  # settings that name columns which are no inputs
+    "weight": "sample weight",
+    "split": "says which rows train and test",
+    "time_column": "orders the rows in time",
+    "group_folds": "keeps rows in one fold",
+}
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,7 @@ class TrainSettings(RunSettings):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("measure", "data", *_TEXTS):
+        for name in ("measure", "data", "target", *_ROLES):
             check_text(name, getattr(self, name))
         if not isinstance(self.positive, int) or isinstance(self.positive, bool):
             check_text("positive", self.positive)
@@ -109,6 +113,11 @@ class TrainSettings(RunSettings):
         for name in self.use:
             if name in self.drop:
                 raise InputError(f"Expected a column in `use` or in `drop`, but {name!r} is in both.")
+
+    @property
+    def parts(self) -> dict[str, str]:
+        """The part of each column that has one, other than that of an input or the target."""
+        return {name: part for role, part in _ROLES.items() if (name := getattr(self, role)) is not None}
 
     @property
     def floors(self) -> tuple[str, ...]:

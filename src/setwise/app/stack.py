@@ -31,6 +31,7 @@ from torch import Tensor
 
 from setwise._checks import InputError, all_finite, all_non_negative
 from setwise.app.folds import Folds
+from setwise.app.tensor_file import check_tensors
 
 L2 = 1.0  # as much as the curvature of some four rows at a probability of one half
 _FAR = 8.0  # deviations within which a candidate's logits are taken as they are
@@ -95,19 +96,10 @@ class Stack:
     @classmethod
     def of(cls, names: Sequence[str], tensors: Mapping[str, Tensor]) -> Stack:
         """Rebuild it from what was stored, checked."""
-        shapes = {"weights": (len(names),), "mean": (len(names),), "scale": (len(names),), "intercept": ()}
-        if tensors.keys() != shapes.keys() or any(tuple(tensors[name].shape) != shapes[name] for name in shapes):
-            raise InputError(
-                f"Expected the tensors of a stack of {len(names)} candidates to be {shapes}, but got "
-                f"{ {name: tuple(tensor.shape) for name, tensor in tensors.items()} }; train the model again."
-            )
-        for name, tensor in tensors.items():
-            if tensor.dtype != torch.float64:
-                raise InputError(f"Expected `{name}` of a stack to be {torch.float64}, but got {tensor.dtype}.")
-            all_finite(name, tensor)
+        each = (len(names),), torch.float64
+        wanted = {"weights": each, "mean": each, "scale": each, "intercept": ((), torch.float64)}
+        check_tensors(f"a stack of {len(names)} candidates", tensors, wanted)
         all_non_negative("weights", tensors["weights"])
-        if not bool((tensors["scale"] > 0).all()):
-            raise InputError("Expected `scale` of a stack to be positive, but it is not; train the model again.")
         values = {name: tensor.numpy() for name, tensor in tensors.items()}
         return cls(tuple(names), values["weights"], float(values["intercept"]), values["mean"], values["scale"])
 
@@ -166,14 +158,10 @@ def stack_out_of_fold(
         used = folds.scored & ~held
         if folds.kind == "time":
             used = _before(folds, held)
-        if not used.any():
-            used = held
-            flat = np.zeros(int(held.sum()), np.int64)  # no label is seen
-            stack = fit_stack(logits[:, used], flat, names=names)
-        else:
-            stack = fit_stack(
-                logits[:, used], labels[used], names=names, weight=None if weight is None else weight[used], l2=l2
-            )
+        seen, own = labels[used], None if weight is None else weight[used]
+        if not used.any():  # labels of one class give equal weights, and none is seen
+            used, seen, own = held, np.zeros(int(held.sum()), np.int64), None
+        stack = fit_stack(logits[:, used], seen, names=names, weight=own, l2=l2)
         found[held] = stack.combine(logits[:, held])
     return found
 

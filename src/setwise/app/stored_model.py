@@ -95,21 +95,26 @@ class StoredModel(abc.ABC):
             InputError: When a column is missing, or one of numbers holds texts.
         """
 
-    @abc.abstractmethod
     def predict(self, table: Any) -> NDArray[Any]:
-        """The predicted value of the target of each row.
+        """The predicted value of the target of each row; of several classes the most probable one.
 
         Args:
             table: A frame of pandas or polars, or a mapping of columns.
         """
+        places = {name: place for place, name in enumerate(self.encoding.classes)}
+        found = [places[name] for name in self.apply(table).classes]
+        return np.asarray(self.classes_[np.array(found, dtype=np.int64)])
 
-    @abc.abstractmethod
     def predict_proba(self, table: Any) -> NDArray[np.float64]:
-        """Calibrated probabilities of the classes, which sum to 1.  # shape: (n, classes).
+        """Calibrated probabilities of the classes, which sum to 1; of two the positive is last.  # shape: (n, classes).
 
         Args:
             table: A frame of pandas or polars, or a mapping of columns.
         """
+        found = self.apply(table)
+        if found.by_class is not None:
+            return found.by_class
+        return np.stack([1 - found.probabilities, found.probabilities], axis=1)
 
     def report(self) -> TrainReport:
         """What the training found: printed as the command prints it, or written as a page.

@@ -142,7 +142,7 @@ def load_table_problem(source: Any, settings: TrainSettings) -> TableProblem:
         table,
         encoding,
         rows,
-        _taken(groups, learn),
+        groups_of(groups, learn),
         None if settings.group_folds is None else _bound(table, settings.group_folds)[learn],
         None if settings.time_column is None else table.times(settings.time_column, "time_column")[learn],
         None if test is None else _test_rows(table, encoded, weights, groups, test),
@@ -163,8 +163,8 @@ def regrouped(problem: TableProblem, settings: TrainSettings) -> TableProblem:
     # Only the groups: rows, encoding and folds are those of the fits.
     test = problem.test
     if test is not None and tests is not None:
-        test = replace(test, groups=_taken(groups, tests))
-    return replace(problem, groups=_taken(groups, learn), test=test)
+        test = replace(test, groups=groups_of(groups, tests))
+    return replace(problem, groups=groups_of(groups, learn), test=test)
 
 
 def _check_columns(table: RawTable, settings: TrainSettings) -> None:
@@ -179,14 +179,8 @@ def _check_columns(table: RawTable, settings: TrainSettings) -> None:
 def _with_parts(table: RawTable, settings: TrainSettings) -> RawTable:
     """Columns that play another part are no inputs, unless they are asked to be."""
     apart = dict.fromkeys(settings.drop, "dropped")
-    parts = {
-        settings.weight: "sample weight",
-        settings.split: "says which rows train and test",
-        settings.time_column: "orders the rows in time",
-        settings.group_folds: "keeps rows in one fold",
-    }
     # A column with a role is no input: it may tell the outcome, or not be known for new rows.
-    apart |= {name: why for name, why in parts.items() if name is not None and name not in settings.use}
+    apart |= {name: why for name, why in settings.parts.items() if name not in settings.use}
     features = tuple(name for name in table.features if name not in apart)
     return replace(table, features=features, use=tuple(settings.use), dropped=apart)
 
@@ -263,7 +257,8 @@ def _groups(table: RawTable, settings: TrainSettings) -> dict[str, Groups]:
     return {name: Groups(*table.groups(name)) for name in wanted}
 
 
-def _taken(groups: Mapping[str, Groups], rows: NDArray[np.int64]) -> dict[str, Groups]:
+def groups_of(groups: Mapping[str, Groups], rows: NDArray[Any]) -> dict[str, Groups]:
+    """Groups of some rows, by column."""
     return {name: Groups(each.codes[rows], each.names) for name, each in groups.items()}
 
 
@@ -286,7 +281,7 @@ def _test_rows(
     y = table.labels[test]
     if len(np.unique(y)) < 2:
         raise InputError("Expected the test rows to hold both classes, but they hold one; name other rows `test`.")
-    return TestRows(encoded[test], y, None if weights is None else weights[test], _taken(groups, test))
+    return TestRows(encoded[test], y, None if weights is None else weights[test], groups_of(groups, test))
 
 
 def _floors(table: RawTable, settings: TrainSettings, positives: int) -> list[data.TableWarning]:

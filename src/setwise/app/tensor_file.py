@@ -7,13 +7,14 @@ whole file. Nothing is unpickled, and nothing is read before the checksum is rig
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from setwise._checks import InputError, extra
+from setwise._checks import InputError, all_finite, extra
 from setwise._files import ZEROS, damaged, is_intact, is_sealed, seal
 from setwise.app.files import DIFFERS, parse_json, plain
 
@@ -65,6 +66,34 @@ def read_tensors(path: Path, what: str, *, format_: int, advice: str) -> tuple[d
         return state, torch_files.load(content)
     except (safetensors.SafetensorError, ValueError, KeyError, RuntimeError, TypeError, AttributeError) as error:
         raise damaged(path, f"its tensors cannot be read: {error}"[:300], advice) from error
+
+
+def check_tensors(
+    what: str, tensors: Mapping[str, Tensor], wanted: Mapping[str, tuple[Sequence[int], torch.dtype]]
+) -> None:
+    """Refuse tensors that are not those of something, or not finite.
+
+    Args:
+        what: It, for messages: "a stack".
+        tensors: By name.
+        wanted: Shape and type by name.
+    """
+    for name in sorted(tensors.keys() ^ wanted.keys()):
+        raise InputError(
+            f"Expected the tensors of {what} to be {', '.join(wanted)}, but {name!r:.80} is missing or too many; train "
+            "the model again."
+        )
+    for name, (shape, dtype) in wanted.items():
+        tensor = tensors[name]
+        if tensor.shape != torch.Size(shape) or tensor.dtype != dtype:
+            raise InputError(
+                f"Expected `{name}` of {what} to be {dtype} of shape {shape}, but got {tensor.dtype} of shape "
+                f"{tuple(tensor.shape)}; train the model again."
+            )
+        if dtype.is_floating_point:
+            all_finite(name, tensor)
+    if "scale" in wanted and not bool((tensors["scale"] > 0).all()):
+        raise InputError(f"Expected `scale` of {what} to be positive, but it is not; train the model again.")
 
 
 def _state(content: bytes, path: Path, what: str, advice: str) -> dict[str, Any]:

@@ -50,13 +50,9 @@ def test_sentences(
     )
     found = [f"On {len(test.y):,} test rows of the table's own: {measure.title} {interval_text(interval)}."]
     if math.isfinite(decision.score_threshold):
-        rates = {
-            name: float(
-                metrics.metric_by_name(name)(scores, test.y, weight=test.weight, threshold=decision.score_threshold)
-            )
-            for name in ("recall", "precision")
-        }
-        found.append(f"At the threshold: {', '.join(f'{name} {value:.3f}' for name, value in rates.items())}.")
+        at: dict[str, Any] = {"weight": test.weight, "threshold": decision.score_threshold}
+        rates = ((name, metrics.metric_by_name(name)(scores, test.y, **at)) for name in ("recall", "precision"))
+        found.append(f"At the threshold: {', '.join(f'{name} {float(value):.3f}' for name, value in rates)}.")
     constraints = Constraints(rule.subject_to, test.groups)
     part = scored_rows(scores, test.y, test.weight, test.groups, constraints)
     rows = constraints.values(part, decision.score_threshold, rule.own)

@@ -76,15 +76,8 @@ def column_fates(encoding: TableEncoding, settings: TrainSettings) -> dict[str, 
     notes |= {name: f"left out: {why}" for name, why in encoding.left_out.items() if why != "dropped"}
     several = f"target; classes: {', '.join(encoding.classes)}"
     notes[encoding.target] = several if encoding.further else f"target; positive: {encoding.positive}"
-    parts = {
-        settings.weight: "sample weight",
-        settings.split: "says which rows train and test",
-        settings.time_column: "orders the rows in time",
-        settings.group_folds: "keeps rows in one fold",
-    }
-    for name, part in parts.items():
-        if name is not None:
-            notes[name] = f"{notes[name]}; {part}" if name in settings.use else f"{part}, no input"
+    for name, part in settings.parts.items():
+        notes[name] = f"{notes[name]}; {part}" if name in settings.use else f"{part}, no input"
     for name in settings.drop:
         notes.setdefault(name, "dropped")
     for name in settings.group:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import astuple, dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from setwise._checks import InputError
 from setwise.app.setting_checks import MOST_LENGTH, read_texts
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 1_000  # of a table in a file
 SHOWN_COLUMNS = 10  # of those that matter, in text
-_SHARES = ("recall", "precision", "test")
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,14 @@ class CandidateRow:
 
 @dataclass(frozen=True)
 class ColumnRow:
-    """What one column is worth: the drop of the measure without it, its standard error and its share of all drops."""
+    """What one column of the table is worth.
+
+    Attributes:
+        column: Its name.
+        drop: How much worse the measure is without it.
+        error: Standard error.
+        share: Of all columns' positive drops.
+    """
 
     column: str
     drop: float
@@ -71,6 +77,10 @@ class ClassRow:
     recall: float
     precision: float
     test: float = math.nan
+
+
+R = TypeVar("R", CandidateRow, ClassRow)
+_OF_THE_PAGE = ("evaluation", "fates")  # what a file does not hold
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,19 +197,11 @@ class TrainReport:
         Args:
             seconds: Whether to say how long fits took, which differs from run to run.
         """
-        return {
-            "title": self.title,
-            "measure": self.measure,
-            "criterion": self.criterion,
-            "headline": list(self.headline),
-            "candidates": [_candidate(row, seconds=seconds) for row in self.candidates],
-            "columns": [[row.column, row.drop, row.error, row.share] for row in self.columns],
-            "remarks": list(self.remarks),
-            "threshold": self.threshold if math.isfinite(self.threshold) else None,
-            "certificate": None if self.certificate is None else dict(self.certificate),
-            "level": self.level,
-            **({"classes": [_class(row) for row in self.classes]} if self.classes else {}),
-        }
+        names = [each.name for each in fields(self) if each.name not in _OF_THE_PAGE]
+        found = {name: _stored(getattr(self, name)) for name in names if name != "classes" or self.classes}
+        for row in () if seconds else found["candidates"]:
+            row["seconds"] = None
+        return found
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> TrainReport:
@@ -221,62 +223,43 @@ class TrainReport:
             measure=state["measure"],
             criterion=state["criterion"],
             headline=read_texts("headline", state["headline"]),
-            candidates=tuple(_read_candidate(row) for row in state["candidates"]),
+            candidates=tuple(_read_row(CandidateRow, row) for row in state["candidates"]),
             columns=tuple(ColumnRow(str(name), *map(float, rest)) for name, *rest in state["columns"]),
             remarks=read_texts("remarks", state["remarks"]),
             threshold=math.inf if state["threshold"] is None else float(state["threshold"]),
             certificate=state["certificate"],
             level=float(state["level"]),
-            classes=tuple(_read_class(row) for row in classes),
+            classes=tuple(_read_row(ClassRow, row) for row in classes),
         )
 
-    def without_scores(self) -> TrainReport:
-        """Without what only the page needs."""
-        return replace(self, evaluation=None, fates={})
+
+def _stored(value: Any) -> Any:
+    """Plain values: of a row by the names of its fields, with the level of its intervals."""
+    if isinstance(value, Interval):
+        return [value.estimate, value.low, value.high]
+    if isinstance(value, ColumnRow):
+        return list(astuple(value))
+    if isinstance(value, CandidateRow | ClassRow):
+        return {each.name: _stored(getattr(value, each.name)) for each in fields(value)} | {"level": value.value.level}
+    if isinstance(value, tuple):
+        return [_stored(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _candidate(row: CandidateRow, *, seconds: bool) -> dict[str, Any]:
-    difference = row.difference
-    return {
-        "name": row.name,
-        "title": row.title,
-        "value": [row.value.estimate, row.value.low, row.value.high],
-        "difference": None if difference is None else [difference.estimate, difference.low, difference.high],
-        "seconds": row.seconds if seconds and math.isfinite(row.seconds) else None,
-        "notes": list(row.notes),
-        "level": row.value.level,
+def _read_row(kind: type[R], state: Mapping[str, Any]) -> R:
+    """A row from plain values, each as its field wants it."""
+    level = float(state["level"])
+
+    def interval(values: Sequence[float]) -> Interval:
+        estimate, low, high = map(float, values)
+        return Interval(estimate, low, high, level)
+
+    readers: dict[str, Callable[[Any], Any]] = {
+        "str": str,
+        "int": int,
+        "float": lambda value: math.nan if value is None else float(value),
+        "Interval": interval,
+        "Interval | None": lambda value: None if value is None else interval(value),
+        "tuple[str, ...]": lambda value: read_texts("notes", value),
     }
-
-
-def _class(row: ClassRow) -> dict[str, Any]:
-    shares = {name: getattr(row, name) for name in _SHARES}
-    return {
-        "name": row.name,
-        "rows": row.rows,
-        "value": [row.value.estimate, row.value.low, row.value.high],
-        "level": row.value.level,
-        **{name: value if math.isfinite(value) else None for name, value in shares.items()},
-    }
-
-
-def _read_class(state: Mapping[str, Any]) -> ClassRow:
-    shares = {name: math.nan if state[name] is None else float(state[name]) for name in _SHARES}
-    value = _interval(state["value"], float(state["level"]))
-    return ClassRow(str(state["name"]), int(state["rows"]), value, **shares)
-
-
-def _read_candidate(state: Mapping[str, Any]) -> CandidateRow:
-    level, seconds = float(state["level"]), state["seconds"]
-    return CandidateRow(
-        str(state["name"]),
-        str(state["title"]),
-        _interval(state["value"], level),
-        None if state["difference"] is None else _interval(state["difference"], level),
-        math.nan if seconds is None else float(seconds),
-        read_texts("notes", state["notes"]),
-    )
-
-
-def _interval(values: Sequence[float], level: float) -> Interval:
-    estimate, low, high = map(float, values)
-    return Interval(estimate, low, high, level)
+    return kind(**{each.name: readers[str(each.type)](state[each.name]) for each in fields(kind)})

@@ -35,7 +35,6 @@ from setwise.app.multiclass_model import MulticlassModel
 from setwise.app.run_folder import FITS, FORMAT, MODEL, REPORT, RESULTS, RunFolder
 from setwise.app.run_settings import check_same
 from setwise.app.settings import CONFIDENCE, TrainSettings
-from setwise.app.several_classes import conclude_classes
 from setwise.app.table_problem import TableProblem, load_table_problem, located
 
 Notes = Callable[[str], object]
@@ -145,28 +144,13 @@ def train(
         InputError: When the table, a column or an option cannot be used.
         OSError: When a file is missing, or cannot be read or written.
     """
+    # Before any other name is bound: those of the arguments are those of the settings.
+    given = {name: value for name, value in locals().items() if name in TrainSettings.__dataclass_fields__}
     is_path = isinstance(data, str) or hasattr(data, "__fspath__")
-    settings = TrainSettings(
-        measure=measure,
-        data=located(str(data)) if is_path else "",
-        target=target,
-        positive=positive
-        if isinstance(positive, str | int | None) and not isinstance(positive, bool)
-        else str(positive),
-        group=listed(group),
-        weight=weight,
-        split=split,
-        drop=listed(drop),
-        use=listed(use),
-        subject_to=listed(subject_to),
-        confidence=confidence,
-        max_weight=max_weight,
-        time_column=time_column,
-        group_folds=group_folds,
-        models=listed(models),
-        folds=folds,
-        seed=seed,
-    )
+    given |= {name: listed(given[name]) for name in TrainSettings.lists}
+    if not isinstance(positive, str | int | None) or isinstance(positive, bool):
+        given["positive"] = str(positive)
+    settings = TrainSettings(**given | {"data": located(str(data)) if is_path else ""})
     from setwise.app.progress import FitBars
 
     with FitBars(shown=progress) as bars:
@@ -212,11 +196,7 @@ def train_table(
         if work.folder is not None:
             _prepare(work.folder, settings, problem, work)
         fits = _fitted(problem, candidates, settings, work)
-        model: TableModel | MulticlassModel
-        if problem.several:
-            model = conclude_classes(problem, fits, settings, progress=work.progress)
-        else:
-            model = conclude(problem, fits[0], settings, rule=rule, progress=work.progress)
+        model = conclude(problem, fits, settings, rule=rule, progress=work.progress)
         if work.folder is not None:
             write(model, work.folder, settings)
         return model

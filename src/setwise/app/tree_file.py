@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from setwise._checks import InputError, all_finite, extra
+from setwise._checks import InputError, extra
 
 BOOSTER = "booster"  # name of the tensor of bytes that is a boosting model's text
 START = "start"  # name of the tensor that is added to its scores
@@ -68,26 +68,19 @@ def _checked_tree(fields: Mapping[str, str], number: int, columns: int) -> str:
     kept = {"num_leaves": str(leaves), "num_cat": "0"}
     if leaves > 1:
         lists = {name: _list(fields, name, leaves - 1, number) for name in _SPLITS}
-        _check_splits(lists, number, columns)
+        for value in lists["threshold"]:
+            _check_real(value, f"threshold of tree {number}")
+        limits = {"split_feature": (0, columns - 1), "decision_type": (0, 15)}
+        limits |= dict.fromkeys(("left_child", "right_child"), (-leaves, leaves - 2))
+        whole = {
+            name: [_whole(value, f"{name} of tree {number}", *limit) for value in lists[name]]
+            for name, limit in limits.items()
+        }
+        for kind in set(whole["decision_type"]) - _DECISIONS:
+            raise InputError(f"Expected `decision_type` of tree {number} to be one of numbers, but got {kind}.")
+        _check_children(whole["left_child"], whole["right_child"], number)
         kept |= {name: " ".join(found) for name, found in lists.items()}
     return _text(kept | {"leaf_value": " ".join(values), "is_linear": "0", "shrinkage": "1"})
-
-
-def _check_splits(lists: Mapping[str, Sequence[str]], number: int, columns: int) -> None:
-    """Features, thresholds, kinds and children of the inner nodes of a tree."""
-    leaves = len(lists["threshold"]) + 1
-    for value in lists["split_feature"]:
-        _whole(value, f"split_feature of tree {number}", 0, columns - 1)
-    for value in lists["decision_type"]:
-        if _whole(value, f"decision_type of tree {number}", 0, 15) not in _DECISIONS:
-            raise InputError(f"Expected `decision_type` of tree {number} to be one of numbers, but got {value}.")
-    for value in lists["threshold"]:
-        _check_real(value, f"threshold of tree {number}")
-    left, right = (
-        [_whole(value, f"{name} of tree {number}", -leaves, leaves - 2) for value in lists[name]]
-        for name in ("left_child", "right_child")
-    )
-    _check_children(left, right, number)
 
 
 def _check_children(left: Sequence[int], right: Sequence[int], number: int) -> None:
@@ -131,22 +124,13 @@ def _check_real(text: str, name: str) -> None:
         raise InputError(f"Expected `{name}` to be a finite number, but got {text!r:.40}.")
 
 
-def check_trees(tensors: Mapping[str, Tensor], columns: int) -> str:
-    """Refuse tensors that are not those of a boosting model of so many columns; return its text."""
-    if BOOSTER not in tensors or not tensors.keys() <= {BOOSTER, START}:
-        raise InputError(f"Expected the tensors to be {BOOSTER!r} and {START!r}, but got {', '.join(tensors)!r:.80}.")
-    text = tensors[BOOSTER]
-    if text.dtype != torch.uint8 or text.ndim != 1:
-        raise InputError(f"Expected {BOOSTER!r} to be bytes, but got {text.dtype} of shape {tuple(text.shape)}.")
-    if START in tensors:
-        if tensors[START].numel() != 1 or not tensors[START].is_floating_point():
-            raise InputError(f"Expected {START!r} to be one number, but its shape is {tuple(tensors[START].shape)}.")
-        all_finite(START, tensors[START])
-    return checked_trees(bytes(text.numpy()).decode(), columns)
+def text_of(booster: Tensor) -> str:
+    """The text that :func:`booster_bytes` has made a tensor."""
+    return bytes(booster.numpy()).decode()
 
 
 def booster_of(text: str) -> Any:
-    """The LightGBM model of a text that :func:`check_trees` gave."""
+    """The LightGBM model of a text that :func:`checked_trees` gave."""
     lightgbm = extra("lightgbm", "boosting")
     try:
         return lightgbm.Booster(model_str=text)

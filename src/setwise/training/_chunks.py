@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import torch
@@ -114,16 +115,16 @@ class Chunks:
             inputs, targets, weight = _read(batch)
             for start in range(0, len(targets), self.size):
                 rows = slice(start, start + self.size)
-                yield Chunk(_rows(inputs, rows), targets[rows], None if weight is None else weight[rows])
+                yield Chunk(mapped(inputs, itemgetter(rows)), targets[rows], None if weight is None else weight[rows])
 
 
-def to_device(inputs: Inputs, device: torch.device | str) -> Inputs:
-    """All tensors of the inputs on a device."""
+def mapped(inputs: Inputs, change: Callable[[Tensor], Tensor]) -> Inputs:
+    """The inputs with all their tensors changed."""
     if isinstance(inputs, dict):
-        return {name: value.to(device) for name, value in inputs.items()}
+        return {name: change(value) for name, value in inputs.items()}
     if isinstance(inputs, tuple | list):
-        return [value.to(device) for value in inputs]
-    return inputs.to(device)
+        return [change(value) for value in inputs]
+    return change(inputs)
 
 
 def _known_length(batches: Iterable[Any]) -> int:
@@ -155,14 +156,6 @@ def _read(batch: Any) -> Chunk:
                 f"but got shape {tuple(part.shape)}."
             )
     return Chunk(inputs, targets, weight)
-
-
-def _rows(inputs: Inputs, rows: slice) -> Inputs:
-    if isinstance(inputs, dict):
-        return {name: value[rows] for name, value in inputs.items()}
-    if isinstance(inputs, tuple | list):
-        return [value[rows] for value in inputs]
-    return inputs[rows]
 
 
 def _equal(first: Tensor, second: Tensor) -> bool:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import TracebackType
-
 import torch
 from torch import Tensor, nn
 
@@ -33,9 +31,7 @@ class Replay:
         self._end = self._states()
         self._restore(self._start)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._restore(self._end)
 
     def _states(self) -> list[Tensor]:

@@ -29,16 +29,7 @@ from setwise._files import damaged, write_whole
 _MAGIC = b"setwise checkpoint sha256:"
 _TRAILER = len(_MAGIC) + hashlib.sha256().digest_size
 _ADVICE = "delete it to train from the beginning"
-_UNREADABLE = (
-    RuntimeError,
-    ValueError,
-    TypeError,
-    KeyError,
-    IndexError,
-    AttributeError,
-    EOFError,
-    pickle.UnpicklingError,
-)
+_UNREADABLE = (RuntimeError, ValueError, TypeError, LookupError, AttributeError, EOFError, pickle.UnpicklingError)
 
 
 class Checkpoint:

@@ -29,7 +29,7 @@ torch.Size([400])
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
@@ -41,6 +41,7 @@ from torch.optim.lr_scheduler import ConstantLR, CosineAnnealingLR, LRScheduler,
 
 from setwise import _checks
 from setwise.data import StratifiedBatchSampler
+from setwise.data._files import near_match
 from setwise.measures import Measure, parse
 from setwise.training._call import is_module
 from setwise.training.anneal import Anneal, Temperature
@@ -53,8 +54,34 @@ ALGORITHMS = ("adamw", "sgd")
 SCHEDULES = ("constant", "cosine", "one_cycle")
 
 
+@dataclass(frozen=True, kw_only=True)
+class RecipeOptions:
+    """Settings of a :class:`Recipe`, which says what they are, but for the measure and the learning rate."""
+
+    blend: float = 0.5
+    warm_up: float = 0.0
+    ramp: float = 0.0
+    balance: bool = False
+    margin: float | None = None
+    margin_end: float | None = None
+    surrogate: str | None = None
+    temperature: float = 1.0
+    loss_measure: str | None = None
+    loss_options: Mapping[str, Any] = field(default_factory=dict)
+    batch_size: int = 128
+    batch_positives: float = 0.25
+    algorithm: str = "adamw"
+    weight_decay: float = 1e-3
+    momentum: float = 0.9
+    schedule: str = "one_cycle"
+    average: str | None = "ema"
+    average_decay: float = 0.98
+    average_start: float = 0.0
+    members: int = 4
+
+
 @dataclass(frozen=True)
-class Recipe:
+class Recipe(RecipeOptions):
     """Settings of a training for a measure of two classes, and what they make.
 
     Args:
@@ -85,27 +112,7 @@ class Recipe:
     """
 
     measure: str
-    blend: float = 0.5
-    warm_up: float = 0.0
-    ramp: float = 0.0
-    balance: bool = False
-    margin: float | None = None
-    margin_end: float | None = None
-    surrogate: str | None = None
-    temperature: float = 1.0
-    loss_measure: str | None = None
-    loss_options: Mapping[str, Any] = field(default_factory=dict)
-    batch_size: int = 128
-    batch_positives: float = 0.25
-    algorithm: str = "adamw"
-    learning_rate: float = 3e-3
-    weight_decay: float = 1e-3
-    momentum: float = 0.9
-    schedule: str = "one_cycle"
-    average: str | None = "ema"
-    average_decay: float = 0.98
-    average_start: float = 0.0
-    members: int = 4
+    learning_rate: float = field(default=3e-3, kw_only=True)
 
     def __post_init__(self) -> None:
         for name in ("measure", "loss_measure"):
@@ -143,7 +150,8 @@ class Recipe:
             measure: Its name, such as ``"auc"`` or ``"precision@recall>=0.9"``.
             **changes: Settings that you know better.
         """
-        return replace(cls(measure), **_known(changes))
+        check_settings(cls, changes)
+        return replace(cls(measure), **changes)
 
     def parsed_measure(self) -> Measure:
         """The measure itself."""
@@ -229,7 +237,8 @@ class Recipe:
         """A recipe from plain values; a missing one gets its default, an unknown one is refused."""
         if "measure" not in values:
             raise _checks.InputError("Expected `values` to name the `measure`, but they do not.")
-        return cls(**_known(values))
+        check_settings(cls, values)
+        return cls(**values)
 
     def _measure_loss(self) -> nn.Module:
         """The measure's loss with its options, annealing and temperature."""
@@ -247,10 +256,14 @@ class Recipe:
         return loss if self.temperature == 1 else Temperature(loss, self.temperature)
 
 
-def _known(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values, where all of them are settings."""
-    names = [entry.name for entry in fields(Recipe)]
-    unknown = sorted(set(values) - set(names))
-    if unknown:
-        raise _checks.InputError(f"Expected settings among {', '.join(names)}, but got `{unknown[0]}`.")
-    return dict(values)
+def check_settings(kind: type[Any], values: Iterable[str]) -> None:
+    """Refuse the name of a setting that does not exist, name the nearest that do, and list all.
+
+    Args:
+        kind: The dataclass of the settings.
+        values: Names, or a mapping by them.
+    """
+    names = sorted(each.name for each in fields(kind))
+    for name in sorted(set(values) - set(names)):
+        hint = near_match(name[:80], names)
+        raise _checks.InputError(f"Expected settings among {', '.join(names)}, but got `{name:.80}`{hint}.")

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable
+from operator import methodcaller
 from typing import Any, NamedTuple
 
 import torch
@@ -30,7 +31,7 @@ from torch import Tensor, nn
 
 from setwise import _checks
 from setwise.training._call import call_loss
-from setwise.training._chunks import Chunk, Chunks, Column, Inputs, to_device
+from setwise.training._chunks import Chunk, Chunks, Column, Inputs, mapped
 from setwise.training._memory import given_back
 from setwise.training._replay import Replay, same_scores, without_batch_statistics
 
@@ -165,7 +166,7 @@ class TwoPass:
                 found.backward(slopes[rows])
 
     def _scores(self, chunk: Chunk) -> Tensor:
-        inputs = chunk.inputs if self.device is None else to_device(chunk.inputs, self.device)
+        inputs = chunk.inputs if self.device is None else mapped(chunk.inputs, methodcaller("to", self.device))
         if isinstance(inputs, dict):
             found = self.model(**inputs)
         elif isinstance(inputs, tuple | list):

@@ -27,6 +27,7 @@ from setwise.app.images.results_table import sampling_of, table
 from setwise.app.images.settings import ComparisonSettings
 from setwise.app.images.training import train_network
 from setwise.app.images.training_store import TrainingStore
+from setwise.app.progress import Bars
 from setwise.app.reproducible import repeatable, versions
 from setwise.app.run_folder import RECORDS, REPORT, RESULTS, Record, RunFolder
 from setwise.app.run_settings import check_same, read_settings
@@ -49,16 +50,6 @@ class Progress(Protocol):
 
     def finished(self) -> None:
         """A training has ended."""
-
-
-class _Silent:
-    def start(self, total: int, done: int) -> None: ...
-
-    def training(self, seed: int, method: str, epochs: int) -> None: ...
-
-    def epoch(self, epochs: int, value: float) -> None: ...
-
-    def finished(self) -> None: ...
 
 
 def compare(
@@ -103,7 +94,7 @@ def compare(
         else:
             # From here on the folder is a run, which --resume takes up.
             folder.create(settings.job, settings.to_dict(), comparison.fingerprint, overwrite=overwrite)
-        runs = comparison.train(progress or _Silent(), notes)
+        runs = comparison.train(progress or Bars("", shown=False), notes)
         # What an earlier command has stored may be whole and yet make no sense.
         stack.enter_context(contents_of(folder.path / RECORDS, "replace the run with --overwrite"))
         return comparison.conclude([part["test"] for part in rows], draws, runs)

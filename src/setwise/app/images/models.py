@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
-from setwise._checks import InputError, all_finite, is_count, is_floating
+from setwise._checks import InputError, is_count, is_floating
 from setwise.app.files import contents_of
 from setwise.app.images.problem import Split
+from setwise.app.tensor_file import check_tensors
 from setwise.training.ensemble import network_of
 
 SCORING_BATCH = 4096  # rows scored at once
@@ -128,18 +129,4 @@ def check_weights(weights: Mapping[str, Tensor], inputs: Tensor, width: int, pat
             raise InputError(f"Expected weights of at most {MOST_MEMBERS} networks, but got {len(members)}.")
         with torch.device("meta"):  # where tensors take no memory
             wanted = network_of(weights, lambda: make_network(inputs, width)).state_dict()
-        _check_alike(weights, wanted)
-        for name, tensor in weights.items():
-            all_finite(name, tensor)
-
-
-def _check_alike(weights: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> None:
-    start = "Expected the weights of the network, but their names or shapes differ:"
-    for name in sorted(wanted.keys() ^ weights.keys()):
-        raise InputError(f"{start} they {'lack' if name in wanted else 'also hold'} {name!r:.80}.")
-    for name, tensor in weights.items():
-        if (tensor.shape, tensor.dtype) != (wanted[name].shape, wanted[name].dtype):
-            raise InputError(
-                f"{start} {name} is {tuple(tensor.shape)}, {tensor.dtype}, and not {tuple(wanted[name].shape)}, "
-                f"{wanted[name].dtype}."
-            )
+        check_tensors("the network", weights, {name: (each.shape, each.dtype) for name, each in wanted.items()})

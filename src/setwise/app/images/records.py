@@ -1,4 +1,4 @@
-"""Checks of the stored record of a training, which may have been damaged or made up since it was written."""
+"""Checks of the stored record and scores of a training, which may have been damaged or made up since."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from setwise._checks import InputError
-from setwise.app.images.evaluation import AT_THRESHOLD, RANKING, methods, row_of
+from setwise._checks import InputError, all_binary, all_finite, all_non_negative
+from setwise.app.images.evaluation import AT_THRESHOLD, RANKING, Arrays, methods, row_of
 from setwise.app.images.settings import ComparisonSettings
 from setwise.app.run_folder import PARTS
 
@@ -36,6 +36,25 @@ def check_record(record: Mapping[str, Any], settings: ComparisonSettings) -> Non
     for name, values in record["history"].items():
         sized = isinstance(values, list) and len(values) == epochs
         _check(f"history.{name}", values, sized and all(map(_is_number, values)))
+
+
+def check_scores(arrays: Arrays) -> None:
+    """Refuse arrays that are not the scores, labels, weights and groups of a validation and a test set."""
+    for part in ("validation", "test"):
+        own = {name: array for name, array in arrays.items() if name.startswith(f"{part}_")}
+        scores, labels = own.get(f"{part}_scores"), own.get(f"{part}_labels")
+        if scores is None or labels is None or scores.dtype.kind != "f":
+            raise InputError(f"it has no scores and labels of the {part} set")
+        for name, array in own.items():
+            if array.ndim != 1 or array.dtype.kind not in "biuf":
+                raise InputError(f"{name} is an array of shape {array.shape} and type {array.dtype}")
+        sizes = {len(array) for array in own.values()}
+        if len(sizes) != 1 or 0 in sizes:
+            raise InputError(f"its arrays of the {part} set are not equally long")
+        all_finite(f"{part}_scores", scores)
+        all_binary(f"{part}_labels", labels)
+        if (weights := own.get(f"{part}_weights")) is not None:
+            all_non_negative(f"{part}_weights", weights)
 
 
 def _is_number(value: object, *, none: bool = True) -> bool:

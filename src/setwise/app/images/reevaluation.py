@@ -5,7 +5,6 @@ Data, splits and networks are built anew, the weights are loaded, and the measur
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 
 from setwise._checks import in_range
 from setwise.app.files import contents_of
-from setwise.app.images.evaluation import evaluate, methods, number
+from setwise.app.images.evaluation import evaluate, methods
 from setwise.app.images.models import check_weights, network_with, score_sets
 from setwise.app.images.problem import load_problem, split, split_rows
 from setwise.app.images.records import check_record
@@ -21,6 +20,7 @@ from setwise.app.images.results_table import sampling_of, table
 from setwise.app.images.settings import ComparisonSettings
 from setwise.app.images.training_store import Key, TrainingStore
 from setwise.app.reproducible import repeatable
+from setwise.app.result_differences import differences
 from setwise.app.run_folder import RESULTS, Record, RunFolder
 from setwise.app.run_settings import check_data, read_settings
 from setwise.report import Row
@@ -113,12 +113,7 @@ def _differences(record: Record, stored: Mapping[Key, Record], tolerance: float,
     if before is None:
         return [f"{where}: not in results.json"]
     new: dict[str, Any] = {"threshold": record["threshold"], **record["metrics"]}
-    old = {"threshold": before.get("threshold"), **before.get("metrics", {})}
-    found = []
-    for name, value in new.items():
-        # What is not finite is stored as null, and null agrees with it.
-        then, now = number(old.get(name)), value if math.isfinite(value) else math.nan
-        same = abs(then - now) <= tolerance or (math.isnan(then) and math.isnan(now))
-        if name not in skip and not same:
-            found.append(f"{where}: {name} is {now:.6g}, results.json has {then:.6g}")
-    return found
+    old = {"threshold": before["threshold"], **before["metrics"]}
+    kept, then = ({name: each[name] for name in new if name not in skip} for each in (new, old))
+    # What is not finite is stored as null, and null agrees with it.
+    return [f"{where}: {text}" for text in differences(kept, then, tolerance)]

@@ -49,6 +49,7 @@ def table(
     keys = [trained, *(key for key in ORDER if key != trained), *(("precision", "recall") if at_threshold else ())]
     ordered = sorted(runs, key=lambda run: run["seed"])
     variances: Mapping[str, tuple[float, float, float]] = {}
+    degrees = 1 if sampling is None else sampling.degrees
     if sampling is not None:
         known = {key: (metrics.metric_by_name(key), False) for key in keys if key != measure.name}
         variances = sampling.variances(known | {trained: (measure.metric, measure.at_threshold)})
@@ -61,20 +62,12 @@ def table(
         title = RANKING.get(key) or AT_THRESHOLD.get(key) or titles[key]
         # An interval does not leave the range of its measure.
         low = -1.0 if key in _SIGNED else 0.0
-        columns = (
-            (first, low, 1.0),
-            (second, low, 1.0),
-            ([b - a for a, b in zip(first, second, strict=True)], low - 1, 1 - low),
-        )
+        ends = (low, 1.0), (low, 1.0), (low - 1, 1 - low)
+        differences = [b - a for a, b in zip(first, second, strict=True)]
+        spread = variances.get(key, (0.0, 0.0, 0.0))
         found = [
-            seed_interval(
-                values,
-                level=LEVEL,
-                ends=(least, most),
-                test_variance=variance,
-                test_degrees=1 if sampling is None else sampling.degrees,
-            )
-            for (values, least, most), variance in zip(columns, variances.get(key, (0.0, 0.0, 0.0)), strict=True)
+            seed_interval(values, level=LEVEL, ends=each, test_variance=variance, test_degrees=degrees)
+            for values, each, variance in zip((first, second, differences), ends, spread, strict=True)
         ]
         rows.append(Row(key, title, found[0], found[1], found[2], "seeds" if sampling is None else COVERS))
     return rows

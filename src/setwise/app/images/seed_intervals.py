@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,8 @@ from numpy.typing import NDArray
 
 from setwise.metrics import Interval
 from setwise.metrics._student import t_quantile
+from setwise.metrics.bootstrap import CurveMeasure, auroc, average_precision, precision_at_recall
+from setwise.metrics.constraints import read_rate
 
 COVERS = "seeds and the sampling of the test set"
 RESAMPLES = 200  # the standard error is then within 5 % of its limit
@@ -154,42 +157,15 @@ class _Curve:
 
     def _cells(self) -> list[NDArray[np.bool_]]:
         chosen, truth = self.chosen, self.labels
-        return [chosen & truth, chosen & ~truth, ~chosen & truth]
+        return [chosen & truth, chosen & ~truth, ~chosen & truth, ~chosen & ~truth]
 
 
-def _auroc(tp: Floats, fp: Floats) -> Floats:
-    before = np.concatenate([np.zeros((len(tp), 1)), tp[:, :-1]], axis=1)
-    steps = np.diff(fp, axis=1, prepend=0.0)
-    area: Floats = ((tp + before) * steps).sum(axis=1) / (2 * tp[:, -1] * fp[:, -1])
-    return area
-
-
-def _average_precision(tp: Floats, fp: Floats) -> Floats:
-    found: Floats = (np.diff(tp, axis=1, prepend=0.0) * _precision(tp, fp)).sum(axis=1) / tp[:, -1]
-    return found
-
-
-def _precision_at_recall(tp: Floats, fp: Floats) -> Floats:
-    reached = tp >= 0.9 * (1 - 1e-12) * tp[:, -1:]
-    found: Floats = np.where(reached, _precision(tp, fp), 0.0).max(axis=1)
-    return found
-
-
-def _precision(tp: Floats, fp: Floats) -> Floats:
-    predicted = tp + fp
-    return np.divide(tp, predicted, out=np.zeros_like(tp), where=predicted > 0)
-
-
-_RANKED: dict[str, Callable[[Floats, Floats], Floats]] = {
-    "auroc": _auroc,
-    "average_precision": _average_precision,
-    "precision@recall>=0.9": _precision_at_recall,
+_RANKED: dict[str, CurveMeasure] = {
+    "auroc": auroc,
+    "average_precision": average_precision,
+    "precision@recall>=0.9": partial(precision_at_recall, recall=0.9),
 }
-_COUNTED: dict[str, Callable[[Floats, Floats, Floats], Floats]] = {
-    "f1": lambda tp, fp, fn: np.nan_to_num(2 * tp / (2 * tp + fp + fn)),
-    "precision": lambda tp, fp, _: np.nan_to_num(tp / (tp + fp)),
-    "recall": lambda tp, _, fn: np.nan_to_num(tp / (tp + fn)),
-}
+_COUNTED = {name: read_rate("measure", name) for name in ("f1", "precision", "recall")}
 VECTORIZED = (*_RANKED, *_COUNTED)
 
 

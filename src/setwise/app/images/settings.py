@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 from setwise._checks import InputError, in_range
@@ -13,10 +13,10 @@ from setwise.app.run_settings import RunSettings
 from setwise.app.setting_checks import MOST_LENGTH, MOST_NUMBER, check_count, check_points, check_text
 from setwise.measures import parse
 from setwise.training import Recipe
+from setwise.training.recipe import RecipeOptions
 
 CONFIDENCE = 0.95  # of the measure's own constraint, unless told otherwise
-_OWN_RATE = "learning_rate"  # the recipe's setting of another name here
-_SHARED = tuple(each.name for each in fields(Recipe) if each.name not in ("measure", _OWN_RATE))
+_SHARED = tuple(each.name for each in fields(RecipeOptions))
 # Most of each, so that no setting, mistyped or from somebody else's run, takes the memory or the threads of a machine.
 _MOST = {
     "seeds": 1_000,
@@ -40,8 +40,28 @@ _FINITE = (
 
 
 @dataclass(frozen=True)
-class ComparisonSettings(RunSettings):
+class _DataSettings(RunSettings):
+    """What is compared, on what and for how long; a base of its own, so that these stand before the recipe's."""
+
+    data: str = "fashion"
+    positive: str | int | None = None
+    confidence: float = CONFIDENCE
+    minority: float | None = 0.05
+    seeds: int = 5
+    validation: float = 0.25
+    epochs: int = 25
+    patience: int = 12
+    width: int = 32
+    learning_rate_cross_entropy: float = 3e-3
+    learning_rate_measure: float = Recipe.learning_rate
+
+
+@dataclass(frozen=True)
+class ComparisonSettings(RecipeOptions, _DataSettings):
     """A network trained on the measure beside a cross-entropy one. Everything that decides the result is here.
+
+    The settings of the :class:`~setwise.training.Recipe` are among them. Its optimizer, schedule, averages and batch
+    size serve the cross-entropy network too.
 
     Args:
         measure: Name of the measure to train for.
@@ -58,45 +78,12 @@ class ComparisonSettings(RunSettings):
         width: Channels of the convnet's first layer.
         learning_rate_cross_entropy: For cross-entropy.
         learning_rate_measure: For the measure's loss.
-        blend: This and all below are settings of the :class:`~setwise.training.Recipe`, which says what they are.
-            Optimizer, schedule, averages and batch size serve the cross-entropy network too.
         threads: Threads of torch; another number changes the last digits. Small networks gain little from a second one,
             and lose much where something else wants the cores.
     """
 
     job: ClassVar[str] = IMAGES
 
-    data: str = "fashion"
-    positive: str | int | None = None
-    confidence: float = CONFIDENCE
-    minority: float | None = 0.05
-    seeds: int = 5
-    validation: float = 0.25
-    epochs: int = 25
-    patience: int = 12
-    width: int = 32
-    learning_rate_cross_entropy: float = 3e-3
-    learning_rate_measure: float = Recipe.learning_rate
-    blend: float = Recipe.blend
-    warm_up: float = Recipe.warm_up
-    ramp: float = Recipe.ramp
-    balance: bool = Recipe.balance
-    margin: float | None = Recipe.margin
-    margin_end: float | None = Recipe.margin_end
-    surrogate: str | None = Recipe.surrogate
-    temperature: float = Recipe.temperature
-    loss_measure: str | None = Recipe.loss_measure
-    loss_options: Mapping[str, Any] = field(default_factory=dict)
-    batch_size: int = Recipe.batch_size
-    batch_positives: float = Recipe.batch_positives
-    algorithm: str = Recipe.algorithm
-    weight_decay: float = Recipe.weight_decay
-    momentum: float = Recipe.momentum
-    schedule: str = Recipe.schedule
-    average: str | None = Recipe.average
-    average_decay: float = Recipe.average_decay
-    average_start: float = Recipe.average_start
-    members: int = Recipe.members
     threads: int = 1
 
     def __post_init__(self) -> None:

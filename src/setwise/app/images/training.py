@@ -21,6 +21,7 @@ from torch.optim import AdamW, Optimizer
 from setwise import metrics
 from setwise._checks import InputError
 from setwise._files import DamagedFileError
+from setwise.app.files import WRONG_CONTENT
 from setwise.app.images.models import initial_network, score
 from setwise.app.images.problem import Split
 from setwise.app.images.settings import ComparisonSettings
@@ -28,9 +29,6 @@ from setwise.app.reproducible import seed_epoch
 from setwise.training import Checkpoint
 from setwise.training.loop import Batch, History, TrainConfig, TrainLoop
 from setwise.training.progress import PassesProgress
-
-# What a checkpoint that somebody has changed, or of another version, may raise when it is taken up or gone on with.
-_NO_STATE = (RuntimeError, TypeError, ValueError, KeyError, IndexError, AttributeError, ArithmeticError)
 
 
 def train_network(
@@ -62,7 +60,10 @@ def train_network(
     if path.exists():
         try:
             return NetworkTraining(split, settings, seed=seed, baseline=baseline).run(path, on_epoch)
-        except _NO_STATE as error:  # also from later epochs: a state may fit and yet be none to go on from
+        except (
+            RuntimeError,
+            *WRONG_CONTENT,
+        ) as error:  # also from later epochs: a state may fit and yet be none to go on from
             why = error.why if isinstance(error, DamagedFileError) else str(error)[:200]
             on_note(f"{path} is damaged ({why}): this training starts from its beginning.")
             path.unlink()

@@ -2,7 +2,7 @@
 
 ``runs.jsonl``
     One line per finished training, appended when its weights and scores are safe, with the checksums of both.
-``models/*.safetensors``, ``scores/*.npz``
+``models/*.safetensors``, ``scores/*.safetensors``
     Best weights, and the scores and labels of the validation and test sets.
 ``checkpoints/``
     The last checkpoint of the training in progress.
@@ -19,17 +19,17 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
 from setwise._checks import extra
 from setwise._files import DamagedFileError, append_line, damaged, write_bytes
 from setwise.app.files import DIFFERS, contents_of, digest_of, parse_sealed, plain, sealed_json
-from setwise.app.images.scores_file import arrays_of_bytes, arrays_to_bytes, check_scores
+from setwise.app.images.records import check_scores
 from setwise.app.run_folder import PARTS, RECORDS, Record, RunFolder
 
 _RUN_AGAIN = "this training is run again"
-_ENDINGS = {"models": ".safetensors", "scores": ".npz", "checkpoints": ""}
 
 Key = tuple[int, str]
 
@@ -47,7 +47,7 @@ class TrainingStore:
     def file(self, kind: str, seed: int, method: str) -> Path:
         """Path of the ``models``, ``scores`` or ``checkpoints`` entry of one training."""
         stem = f"seed{seed}-{re.sub(r'[^a-z0-9_]+', '-', method.lower()).strip('-')}"
-        return self.folder.path / kind / (stem + _ENDINGS[kind])
+        return self.folder.path / kind / (stem + (".safetensors" if kind in PARTS else ""))
 
     def repair(self, wanted: Sequence[Key], check: Callable[[Record], None]) -> tuple[dict[Key, Record], list[str]]:
         """Drop what cannot be used, so that it is computed again.
@@ -126,11 +126,14 @@ class TrainingStore:
         self, record: Mapping[str, Any], weights: Mapping[str, Tensor], scores: Mapping[str, NDArray[Any]]
     ) -> Record:
         """Store one finished training: weights and scores first, then its line, then its checkpoint goes."""
-        save = extra("safetensors.torch", "cli").save
         seed, method = int(record["seed"]), str(record["method"])
         tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}
+        arrays = {name: np.ascontiguousarray(array) for name, array in scores.items()}
         digests = {}
-        for kind, content in (("models", save(tensors)), ("scores", arrays_to_bytes(scores))):
+        for kind, content in (
+            ("models", extra("safetensors.torch", "cli").save(tensors)),
+            ("scores", extra("safetensors.numpy", "cli").save(arrays)),
+        ):
             write_bytes(self.file(kind, seed, method), content)
             digests[kind] = hashlib.sha256(content).hexdigest()
         stored: Record = plain(record) | {"files": digests}
@@ -141,28 +144,31 @@ class TrainingStore:
 
     def weights(self, seed: int, method: str) -> dict[str, Tensor]:
         """Best weights of one training."""
-        path = self.file("models", seed, method)
-        if not path.is_file():
-            raise damaged(path, "there is no such file", self.folder.again)
-        try:
-            loaded: dict[str, Tensor] = extra("safetensors.torch", "cli").load(path.read_bytes())
-        except extra("safetensors", "cli").SafetensorError as error:
-            raise damaged(path, f"it is no safetensors file ({error})", self.folder.again) from error
+        loaded: dict[str, Tensor] = self._read("models", seed, method, "torch")
         for name, tensor in loaded.items():
             # A checksum that is right does not say that the content makes sense.
             if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
-                raise damaged(path, f"it holds no finite weights, but NaN or infinity in {name}", self.folder.again)
+                why = f"it holds no finite weights, but NaN or infinity in {name}"
+                raise damaged(self.file("models", seed, method), why, self.folder.again)
         return loaded
 
     def scores(self, seed: int, method: str) -> dict[str, NDArray[Any]]:
         """Scores and labels of the validation and test sets of one training."""
-        path = self.file("scores", seed, method)
-        if not path.is_file():
-            raise damaged(path, "there is no such file", self.folder.again)
-        with contents_of(path, self.folder.again):
-            arrays = arrays_of_bytes(path.read_bytes())
+        arrays: dict[str, NDArray[Any]] = self._read("scores", seed, method, "numpy")
+        with contents_of(self.file("scores", seed, method), self.folder.again):
             check_scores(arrays)
         return arrays
+
+    def _read(self, kind: str, seed: int, method: str, library: str) -> Any:
+        """The tensors or arrays of a file, by name."""
+        path = self.file(kind, seed, method)
+        if not path.is_file():
+            raise damaged(path, "there is no such file", self.folder.again)
+        try:
+            with contents_of(path, self.folder.again):
+                return extra(f"safetensors.{library}", "cli").load(path.read_bytes())
+        except extra("safetensors", "cli").SafetensorError as error:
+            raise damaged(path, f"it is no safetensors file ({error})", self.folder.again) from error
 
 
 def _sentence(error: DamagedFileError) -> str:
