@@ -158,7 +158,7 @@ def test_near_reference_takes_a_number_or_scores() -> None:
         ("Recall >= 0.9", presets.recall_at_least(0.9)),
         ("precision>=.5", presets.precision_at_least(0.5)),
         ("fpr <= 5e-2", presets.fpr_at_most(0.05)),
-        ("positive_rate<=0.1", named.positive_rate_at_most(0.1)),
+        ("positive_rate<=0.1", presets.positive_rate_at_most(0.1)),
         ("recall[group=sex]>=0.8", presets.recall_at_least(0.8, group="sex")),
         ("recall[sex=1]>=0.8", RateConstraint("recall", lower=0.8, group="sex", member=1)),
         ("tpr_difference[group=sex]<=0.02", presets.equal_tpr(0.02, group="sex")),

@@ -25,14 +25,14 @@ second derivatives. O(n log n) time, O(n) memory.
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from setwise import _checks
-from setwise.kernels.attach import attach, attach_numpy
+from setwise.kernels.attach import differentiable
 from setwise.kernels.operating_point_torch import evaluate_torch
 from setwise.kernels.point_rules import TOLERANCE, Found, Rule
 from setwise.kernels.soft_counts import NumpyCounts, counts_numpy
@@ -63,21 +63,9 @@ def best_point(
         The value, of shape (*batch,), and the point. Sets without positives or without negatives (by weight) give value
         0 and gradient 0.
     """
-
-    def differentiable_gradient(again: Tensor) -> Tensor:
-        return evaluate_torch(again, positive, weight, rule, margin=margin, clipped=clipped)[1]
-
-    fixed = score.detach()
-    derivative = differentiable_gradient if rule.ratio else None  # the others are piecewise linear
-    if score.ndim == 1 and score.device.type == "cpu" and _checks.values_are_readable():
-        weights = None if weight is None else weight.numpy()
-        with np.errstate(invalid="ignore", over="ignore"):  # what is not finite shows in the value
-            number, slope, found = _evaluate_numpy(
-                fixed.numpy(), positive.numpy(), weights, rule, margin=margin, clipped=clipped
-            )
-        return attach_numpy(score, number, slope, derivative), found
-    value, gradient, found = evaluate_torch(fixed, positive, weight, rule, margin=margin, clipped=clipped)
-    return attach(score, value, gradient, derivative), found
+    options: dict[str, Any] = {"rule": rule, "margin": margin, "clipped": clipped}
+    by_numpy, by_torch = partial(_evaluate_numpy, **options), partial(evaluate_torch, **options)
+    return differentiable(score, positive, weight, by_numpy, by_torch, curved=rule.ratio)  # else piecewise linear
 
 
 def _evaluate_numpy(
