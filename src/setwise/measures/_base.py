@@ -104,6 +104,14 @@ def check_surrogate(surrogate: str, margin: float, allowed: tuple[str, ...]) -> 
     _checks.in_range("margin", margin, 0.0, math.inf, open_low=surrogate == "ramp", open_high=True)
 
 
+def read_vectors(scores: Tensor, labels: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Scores, boolean labels and weights of one set for its program, each of shape (n,)."""
+    scores, weight = prepare(scores, labels, weight, ("scores", "labels"))
+    if scores.ndim != 1:
+        raise _checks.InputError(f"Expected `scores` to be of shape (n,), but got {tuple(scores.shape)}.")
+    return scores, positives(labels, name="labels"), weight
+
+
 def pair_program(cost: Tensor, gap: Tensor, margin: float) -> LinearProgram:
     """min cost'z subject to z >= margin - gap and z >= 0: the program of hinges of pairs.  # shape of both: (n,)."""
     rows = torch.arange(len(cost) + 1, device=cost.device)
@@ -170,6 +178,20 @@ def _positives_numpy(labels: Tensor, *, check_values: bool, name: str) -> Tensor
         if nonzero != np.count_nonzero(positive):
             _checks.all_binary(name, labels)
     return torch.from_numpy(positive)
+
+
+def class_indices(target: Tensor, classes: int, *, check_values: bool, hint: str = "") -> Tensor:
+    """Class indices from 0 to classes - 1 as constants in int64."""
+    if target.is_floating_point() or target.dtype == torch.bool:
+        raise TypeError(f"Expected `target` to hold class indices (an integer dtype), but got {target.dtype}.")
+    if check_values and target.numel():
+        low, high = int(target.min()), int(target.max())
+        if low < 0 or high >= classes:
+            raise _checks.InputError(
+                f"Expected `target` to hold class indices from 0 to {classes - 1}, but it holds "
+                f"{low if low < 0 else high}{hint}."
+            )
+    return target.detach().long()
 
 
 def one_set(

@@ -87,4 +87,4 @@ class NamedMeasureLoss(CountLoss):
         process_group: ProcessGroupLike = None,
     ) -> None:
         how = Counting(margin, surrogate, link, average, counting, ignore_index, check_values, process_group)
-        super().__init__(self.function, how)
+        CountLoss.__init__(self, self.function, how)  # whatever else a subclass is

@@ -123,11 +123,14 @@ class OperatingPointLoss(SetLoss):
         level, *options = self.shown
         return read_settings(self.kind, getattr(self, level), **{name: getattr(self, name) for name in options})
 
+    def evaluated(self, input: Tensor, target: Tensor, weight: Tensor | None) -> tuple[Tensor, Found]:
+        """The loss and its point, with the options as they are now."""
+        checked, ranks = self.check_values, self.process_group
+        return loss(input, target, weight, self.settings, check_values=checked, process_group=ranks)
+
     # Each subclass has a `forward` of its own: torch.compile counts recompilations by the code of that method.
     def _evaluate(self, input: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
-        value, found = loss(
-            input, target, weight, self.settings, check_values=self.check_values, process_group=self.process_group
-        )
+        value, found = self.evaluated(input, target, weight)
         if _checks.values_are_readable():
             self._found = found
         return self.count_defined(value, _defined(found))
@@ -165,14 +168,7 @@ def find_operating_point(
     if not isinstance(measure, OperatingPointLoss):
         raise TypeError(f"Expected `measure` to be a loss at an operating point, but got {type(measure).__name__}.")
     with torch.no_grad():
-        found = loss(
-            input,
-            target,
-            weight,
-            measure.settings,
-            check_values=measure.check_values,
-            process_group=measure.process_group,
-        )[1]
+        found = measure.evaluated(input, target, weight)[1]
     return _describe(measure.settings.rule, found)
 
 

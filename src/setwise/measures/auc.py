@@ -41,7 +41,7 @@ from setwise import _checks
 from setwise.distributed import ProcessGroupLike
 from setwise.kernels import Term, pair_loss, selected_weight
 from setwise.lp import LinearProgram
-from setwise.measures._base import SetLoss, check_surrogate, one_set, pair_program, positives, prepare
+from setwise.measures._base import SetLoss, check_surrogate, one_set, pair_program, read_vectors
 
 SURROGATES = ("hinge", "squared_hinge", "ramp")
 REDUCTIONS = ("mean", "sum")
@@ -63,10 +63,7 @@ def auc_program(scores: Tensor, labels: Tensor, *, margin: float = 1.0, weight: 
         min sum_ij w_i w_j z_ij subject to -z_ij <= s_i - s_j - margin and z >= 0.
     """
     _check_settings(margin, "hinge", "sum")
-    scores, weight = prepare(scores, labels, weight, ("scores", "labels"))
-    if scores.ndim != 1:
-        raise _checks.InputError(f"Expected `scores` to be of shape (n,), but got {tuple(scores.shape)}.")
-    positive = positives(labels, name="labels")
+    scores, positive, weight = read_vectors(scores, labels, weight)
     gaps = scores[positive].unsqueeze(1) - scores[~positive]  # shape: (n_pos, n_neg)
     cost = torch.ones_like(gaps) if weight is None else weight[positive].outer(weight[~positive]).to(gaps)
     return pair_program(cost.flatten(), gaps.flatten(), margin)

@@ -44,7 +44,7 @@ from torch import Tensor
 from setwise import _checks
 from setwise.distributed import ProcessGroupLike
 from setwise.lp import LinearProgram
-from setwise.measures._base import SetLoss, check_surrogate, positives, prepare
+from setwise.measures._base import SetLoss, check_surrogate, read_vectors
 from setwise.measures.auc import SURROGATES, pairwise_loss, surrogate_terms
 
 
@@ -71,10 +71,7 @@ def partial_auc_program(
         weight: Per-sample weights.  # shape: (n,)
     """
     _check_settings(max_fpr, min_tpr, margin, "hinge")
-    scores, weight = prepare(scores, labels, weight, ("scores", "labels"))
-    if scores.ndim != 1:
-        raise _checks.InputError(f"Expected `scores` to be of shape (n,), but got {tuple(scores.shape)}.")
-    positive = positives(labels, name="labels")
+    scores, positive, weight = read_vectors(scores, labels, weight)
     w = torch.ones_like(scores) if weight is None else weight.to(scores)
     w_pos, w_neg = w[positive], w[~positive]
     # Shares of weight, so that a weight of 2 is two samples.

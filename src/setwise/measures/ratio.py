@@ -294,7 +294,7 @@ class JaccardLoss(NamedMeasureLoss):
         return self.batch_loss(input, target, weight)
 
 
-class DiceLoss(FBetaLoss):
+class DiceLoss(NamedMeasureLoss, FBetaLoss):
     """:func:`dice_loss` as a module: 1 - Dice's coefficient, the same as ``FBetaLoss(1)``.
 
     Args:
@@ -306,29 +306,8 @@ class DiceLoss(FBetaLoss):
     tensor(0.5000)
     """
 
-    def __init__(
-        self,
-        *,
-        margin: float | None = None,
-        surrogate: str = "hinge",
-        link: str = "identity",
-        average: str = "binary",
-        counting: str = "batch",
-        ignore_index: int | None = None,
-        check_values: bool = True,
-        process_group: ProcessGroupLike = None,
-    ) -> None:
-        super().__init__(
-            1.0,
-            margin=margin,
-            surrogate=surrogate,
-            link=link,
-            average=average,
-            counting=counting,
-            ignore_index=ignore_index,
-            check_values=check_values,
-            process_group=process_group,
-        )
+    function = staticmethod(measure_of(fbeta_ratio(1.0)))
+    beta = 1.0
 
     def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """1 - the measure of one batch; see :func:`dice_loss`."""
