@@ -179,9 +179,8 @@ def operating_curve_loss(
         A scalar. A set of one class only (by weight) gives 0 with zero gradient.
     """
     _check_settings(kind, points, margin, surrogate)
-    return _loss(
-        input, target, weight, kind, points, margin, surrogate, check_values=check_values, process_group=process_group
-    )[0]
+    one = one_set(input, target, weight, check_values=check_values, process_group=process_group)
+    return _evaluate(*one, kind, points, margin, surrogate)[0]
 
 
 class OperatingCurveLoss(SetLoss):
@@ -226,10 +225,8 @@ class OperatingCurveLoss(SetLoss):
 
     def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """The loss of one batch; see :func:`operating_curve_loss`."""
-        options = (self.kind, self.points, self.margin, self.surrogate)
-        loss, total = _loss(
-            input, target, weight, *options, check_values=self.check_values, process_group=self.process_group
-        )
+        one = one_set(input, target, weight, check_values=self.check_values, process_group=self.process_group)
+        loss, total = _evaluate(*one, self.kind, self.points, self.margin, self.surrogate)
         return self.count_defined(loss, total > 0)
 
 
@@ -253,22 +250,6 @@ def _evaluate(
         in_units(scores, unit, clipped=clipped), positive, weight, kind, points, margin=width, clipped=clipped
     )
     return value.to(scores.dtype), total
-
-
-def _loss(
-    input: Tensor,
-    target: Tensor,
-    weight: Tensor | None,
-    kind: str,
-    points: int,
-    margin: float,
-    surrogate: str,
-    *,
-    check_values: bool,
-    process_group: ProcessGroupLike,
-) -> tuple[Tensor, Tensor | float]:
-    scores, positive, weight = one_set(input, target, weight, check_values=check_values, process_group=process_group)
-    return _evaluate(scores, positive, weight, kind, points, margin, surrogate)
 
 
 def _share_of_false(tp: Tensor, fp: Tensor, rising: Tensor, falling: Tensor, length: Tensor) -> Tensor:

@@ -76,11 +76,6 @@ def tversky(alpha: float, beta: float) -> Rate:
     return weighted_ratio((1, 0, 0, 0), (1, alpha, beta, 0))
 
 
-def cost(miss: float, false_alarm: float) -> Rate:
-    """Expected cost per case, (miss fn + false_alarm fp) / n."""
-    return weighted_ratio((0, false_alarm, miss, 0), (1, 1, 1, 1))
-
-
 def weighted_ratio(numerator: Sequence[float], denominator: Sequence[float]) -> Rate:
     """A ratio of two weighted sums of (tp, fp, fn, tn)."""
 

@@ -130,13 +130,8 @@ class Certification:
         chosen = _array(decisions.reshape(-1)[self.kept])
         for finding, text in zip([] if self.found is None else self.found.findings, self.texts, strict=True):
             where = np.ones(len(chosen), dtype=bool) if finding.mask is None else finding.mask
-            cells = (
-                (chosen, self.positive),
-                (chosen, ~self.positive),
-                (~chosen, self.positive),
-                (~chosen, ~self.positive),
-            )
-            counts = np.asarray([self._total(where & said & truth) for said, truth in cells])
+            cells = [(chosen == said) & (self.positive == truth) for said in (True, False) for truth in (True, False)]
+            counts = np.asarray([self._total(where & cell) for cell in cells])
             assert self.found is not None  # noqa: S101 (there are findings)
             bound = describe(self.found, finding, counts, certified=certified)
             # Errors were tested as accuracy; users asked about errors.

@@ -167,17 +167,12 @@ class Search:
 
     def _tables(self, places: list[int], free: int | None = None) -> list[tuple[Tensor, Tensor]]:
         """Counts of everyone, with the threshold of one group left open."""
-        tables = []
-        for v in range(len(self.evaluator.views)):
-            pair = []
-            for which in (0, 1):
-                parts = [
-                    curve.tables[v][which] if k == free else curve.tables[v][which][..., place, None]
-                    for k, (curve, place) in enumerate(zip(self.curves, places, strict=True))
-                ]
-                total = parts[0]
-                for part in parts[1:]:
-                    total = total + part
-                pair.append(total)
-            tables.append((pair[0], pair[1]))
-        return tables
+
+        def total(view: int, which: int) -> Tensor:
+            parts = [
+                curve.tables[view][which] if k == free else curve.tables[view][which][..., place, None]
+                for k, (curve, place) in enumerate(zip(self.curves, places, strict=True))
+            ]
+            return sum(parts[1:], parts[0])
+
+        return [(total(view, 0), total(view, 1)) for view in range(len(self.evaluator.views))]
