@@ -30,11 +30,11 @@ from torch import Tensor
 from setwise._types import Floats
 from setwise.kernels.attach import differentiable
 from setwise.kernels.point_rules import TOLERANCE
-from setwise.kernels.soft_counts import NumpyCounts, counts_numpy, counts_torch
+from setwise.kernels.soft_counts import Hinge, NumpyCounts, counts_numpy, counts_torch
 
 
 def curve_loss(
-    score: Tensor, positive: Tensor, weight: Tensor | None, kind: str, points: int, *, margin: float, clipped: bool
+    score: Tensor, positive: Tensor, weight: Tensor | None, hinge: Hinge, kind: str, points: int
 ) -> tuple[Tensor, Tensor | float]:
     """The mean loss over the levels (g - 1/2) / points, g = 1 ... points, attached to the graph of ``score``.
 
@@ -42,16 +42,15 @@ def curve_loss(
         score: float32 or float64.  # shape: (*batch, n)
         positive: Boolean labels.  # shape: (*batch, n)
         weight: Non-negative weights, or None for ones; a constant.  # shape: (*batch, n)
+        hinge: What a sample counts.
         kind: ``"roc"`` or ``"pr"``.
         points: How many levels.
-        margin: How far from the threshold a score has to be to count as right; 1 where clipped.
-        clipped: Whether a count stops at 1 per sample.
 
     Returns:
         The value, of shape (*batch,), and the total weight of the pairs (a plain number in eager mode on the CPU).
         Where the total is zero, value and gradient are zero.
     """
-    options: dict[str, Any] = {"kind": kind, "points": points, "margin": margin, "clipped": clipped}
+    options: dict[str, Any] = {"hinge": hinge, "kind": kind, "points": points}
     by_numpy, by_torch = partial(_evaluate_numpy, **options), partial(_evaluate_torch, **options)
     return differentiable(score, positive, weight, by_numpy, by_torch, curved=kind == "pr")
 
@@ -65,14 +64,12 @@ def _evaluate_numpy(
     score: NDArray[Any],
     positive: NDArray[np.bool_],
     weight: NDArray[Any] | None,
+    hinge: Hinge,
     kind: str,
     points: int,
-    *,
-    margin: float,
-    clipped: bool,
 ) -> tuple[float, NDArray[Any], float]:
     """Value, gradient and the total weight of the pairs."""
-    counts = counts_numpy(score, positive, weight, margin=margin, clipped=clipped)
+    counts = counts_numpy(score, positive, weight, hinge)
     number, slope = _over_levels(counts, kind, points, score.size)
     return number, slope.astype(score.dtype, copy=False), counts.positives * counts.negatives
 
@@ -118,13 +115,13 @@ def _over_levels(counts: NumpyCounts, kind: str, points: int, size: int) -> tupl
 
 
 def _evaluate_torch(
-    score: Tensor, positive: Tensor, weight: Tensor | None, kind: str, points: int, *, margin: float, clipped: bool
+    score: Tensor, positive: Tensor, weight: Tensor | None, hinge: Hinge, kind: str, points: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The same along the last dimension; the gradient is itself differentiable with respect to ``score``."""
     if score.shape[-1] == 0:
         zero = score.new_zeros(score.shape[:-1])
         return zero, torch.zeros_like(score), zero
-    counts = counts_torch(score, positive, weight, margin=margin, clipped=clipped)
+    counts = counts_torch(score, positive, weight, hinge)
     defined = (counts.positives > 0) & (counts.negatives > 0)  # shape: (*batch, 1)
     P, N = torch.where(defined, counts.positives, 1), torch.where(defined, counts.negatives, 1)
     level = (torch.arange(points, device=score.device, dtype=P.dtype) + 0.5) / points  # shape: (points,)

@@ -35,7 +35,7 @@ from torch import Tensor
 from setwise.kernels.attach import differentiable
 from setwise.kernels.operating_point_torch import evaluate_torch
 from setwise.kernels.point_rules import TOLERANCE, Found, Rule
-from setwise.kernels.soft_counts import NumpyCounts, counts_numpy
+from setwise.kernels.soft_counts import Hinge, NumpyCounts, counts_numpy
 
 
 class _Choice(NamedTuple):
@@ -47,7 +47,7 @@ class _Choice(NamedTuple):
 
 
 def best_point(
-    score: Tensor, positive: Tensor, weight: Tensor | None, rule: Rule, *, margin: float, clipped: bool
+    score: Tensor, positive: Tensor, weight: Tensor | None, rule: Rule, hinge: Hinge
 ) -> tuple[Tensor, Found]:
     """The loss at the best threshold, attached to the graph of ``score``, and where that is.
 
@@ -56,28 +56,21 @@ def best_point(
         positive: Boolean labels.  # shape: (*batch, n)
         weight: Non-negative weights, or None for ones; a constant.  # shape: (*batch, n)
         rule: The measure and its constraint.
-        margin: How far from the threshold a score has to be to count as right; 1 where clipped.
-        clipped: Whether a count stops at 1 per sample.
+        hinge: What a sample counts.
 
     Returns:
         The value, of shape (*batch,), and the point. Sets without positives or without negatives (by weight) give value
         0 and gradient 0.
     """
-    options: dict[str, Any] = {"rule": rule, "margin": margin, "clipped": clipped}
-    by_numpy, by_torch = partial(_evaluate_numpy, **options), partial(evaluate_torch, **options)
+    by_numpy = partial(_evaluate_numpy, rule=rule, hinge=hinge)
+    by_torch = partial(evaluate_torch, rule=rule, hinge=hinge)
     return differentiable(score, positive, weight, by_numpy, by_torch, curved=rule.ratio)  # else piecewise linear
 
 
 def _evaluate_numpy(
-    score: NDArray[Any],
-    positive: NDArray[np.bool_],
-    weight: NDArray[Any] | None,
-    rule: Rule,
-    *,
-    margin: float,
-    clipped: bool,
+    score: NDArray[Any], positive: NDArray[np.bool_], weight: NDArray[Any] | None, rule: Rule, hinge: Hinge
 ) -> tuple[float, NDArray[Any], Found]:
-    counts = counts_numpy(score, positive, weight, margin=margin, clipped=clipped)
+    counts = counts_numpy(score, positive, weight, hinge)
     P, N = counts.positives, counts.negatives
     if P == 0 or N == 0 or np.isnan(counts.key[-1]):  # NaN sorts last
         value = 0.0 if P == 0 or N == 0 else math.nan

@@ -6,17 +6,17 @@ import torch
 from torch import Tensor
 
 from setwise.kernels.point_rules import TOLERANCE, Found, Rule
-from setwise.kernels.soft_counts import TorchCounts, counts_torch
+from setwise.kernels.soft_counts import Hinge, TorchCounts, counts_torch
 
 
 def evaluate_torch(
-    score: Tensor, positive: Tensor, weight: Tensor | None, rule: Rule, *, margin: float, clipped: bool
+    score: Tensor, positive: Tensor, weight: Tensor | None, rule: Rule, hinge: Hinge
 ) -> tuple[Tensor, Tensor, Found]:
     """Value, gradient and point of each set along the last dimension; the gradient is itself differentiable."""
     if score.shape[-1] == 0:
         zero = score.new_zeros(score.shape[:-1])
         return zero, torch.zeros_like(score), Found(zero, zero, zero, zero, zero, zero != 0)
-    counts = counts_torch(score, positive, weight, margin=margin, clipped=clipped)
+    counts = counts_torch(score, positive, weight, hinge)
     defined = (counts.positives > 0) & (counts.negatives > 0)  # shape: (*batch, 1)
     totals = counts.positives, counts.negatives
     P, N = (torch.where(defined, total, 1) for total in totals)

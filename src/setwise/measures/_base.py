@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 import torch
@@ -56,6 +57,13 @@ class Measure:
     layout: str = "binary"
 
 
+class Reading(NamedTuple):
+    """How a set is read: whether its values are looked at, and over which ranks it is spread."""
+
+    check_values: bool
+    process_group: ProcessGroupLike
+
+
 class SetLoss(nn.Module):
     """Base class of the losses: what of a batch is checked, and how many batches left the measure undefined.
 
@@ -82,6 +90,11 @@ class SetLoss(nn.Module):
         self.process_group = process_group
         # Not in the state: a count of this run, which a checkpoint of the weights has no use for.
         self.register_buffer("undefined_batches", torch.zeros((), dtype=torch.int64), persistent=False)
+
+    @property
+    def reading(self) -> Reading:
+        """How a batch is read, with the options as they are now."""
+        return Reading(self.check_values, self.process_group)
 
     def count_defined(self, loss: Tensor, defined: Tensor | bool) -> Tensor:  # noqa: FBT001 (with its loss, a pair)
         """The loss as it is; a batch that is not defined is counted, except under ``torch.func`` transforms."""
@@ -195,13 +208,7 @@ def class_indices(target: Tensor, classes: int, *, check_values: bool, hint: str
 
 
 def one_set(
-    input: Tensor,
-    target: Tensor,
-    weight: Tensor | None,
-    *,
-    check_values: bool,
-    process_group: ProcessGroupLike,
-    check_finite: bool = True,
+    input: Tensor, target: Tensor, weight: Tensor | None, reading: Reading, *, check_finite: bool = True
 ) -> OneSet:
     """All elements of ``input``, on all ranks of the group, as one set of scores, boolean labels and weights.
 
@@ -209,18 +216,16 @@ def one_set(
         input: Scores of any shape.
         target: Labels of the same shape.
         weight: Weights of the same shape, or None.
-        check_values: Whether values are looked at, where they can be read.
-        process_group: Over which ranks the set is spread.
+        reading: Whether values are looked at, where they can be read, and over which ranks the set is spread.
         check_finite: Whether scores that are not finite are refused here. A single process may leave it to the value of
             the loss, which shows them; several check before they exchange anything.
     """
+    check_values, process_group = reading
     ranks = active(process_group)
     if ranks is None:
         return _own_set(input, target, weight, check_values=check_values, check_finite=check_finite)
-    return cast(
-        "OneSet",
-        ranks.gather(lambda: _own_set(input, target, weight, check_values=check_values, check_finite=True), input),
-    )
+    own = functools.partial(_own_set, input, target, weight, check_values=check_values, check_finite=True)
+    return cast("OneSet", ranks.gather(own, input))
 
 
 def _own_set(input: Tensor, target: Tensor, weight: Tensor | None, *, check_values: bool, check_finite: bool) -> OneSet:
