@@ -30,6 +30,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from setwise._checks import InputError
 from setwise._types import Floats, Mask
 from setwise.metrics import _sequence
 from setwise.metrics._betting import floor_log_evalues, last_passing
@@ -174,6 +175,14 @@ def certify(
             finding.reason = "weights can be certified only with `max_weight`, a bound on the weights of all cases"
     _check_together(found)
     return found
+
+
+def check_max_weight(max_weight: float, weight: Floats) -> None:
+    """Refuse a bound on all weights that one of them exceeds."""
+    if weight.max() > max_weight:
+        raise InputError(
+            f"Expected `max_weight` to be at least every weight, but one is {weight.max():g} > {max_weight:g}."
+        )
 
 
 def _kind(constraint: Constraint) -> Hashable:

@@ -18,13 +18,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from setwise import _checks
-from setwise._checks import InputError
 from setwise._types import Mask
 from setwise.lagrangian.constraints.inputs import Columns
 from setwise.lagrangian.constraints.rates import RateConstraint
 from setwise.metrics._inputs import next_above
 from setwise.metrics._sequence import Rows
-from setwise.metrics.certified import CertifiedSet, ConstraintBound, Requirement, certify, describe
+from setwise.metrics.certified import CertifiedSet, ConstraintBound, Requirement, certify, check_max_weight, describe
 from setwise.metrics.constraints import read_constraints
 
 _NAMES = {"tnr": "specificity", "error": "accuracy"}  # rates that go by another name there
@@ -99,10 +98,8 @@ class Certification:
         # Equal weights change no rate, and without weights the tests are the exact ones.
         if weight is None or len(weight) == 0 or bool((weight == weight[0]).all()):
             return None, True
-        if max_weight is not None and weight.max() > max_weight:
-            raise InputError(
-                f"Expected `max_weight` to be at least every weight, but one is {weight.max():g} > {max_weight:g}."
-            )
+        if max_weight is not None:
+            check_max_weight(max_weight, weight)
         return weight / (max_weight or weight.max()), max_weight is not None
 
     def candidates(self) -> NDArray[np.float64]:
