@@ -49,9 +49,10 @@ class CountLoss(SetLoss):
     def extra_repr(self) -> str:
         """The settings, for ``repr``."""
         how = self.how
+        own = "".join(f"{name}={getattr(self, name)}, " for name in self.shown)
         # The margin in use: None would not say which.
         shown = f"margin={how.used_margin}, surrogate={how.surrogate!r}, link={how.link!r}, average={how.average!r}"
-        return f"{shown}, counting={how.counting!r}, ignore_index={how.ignore_index}"
+        return f"{own}{shown}, counting={how.counting!r}, ignore_index={how.ignore_index}"
 
 
 class NamedMeasureLoss(CountLoss):

@@ -205,6 +205,8 @@ class RatioLoss(CountLoss):
     tensor(0.5000)
     """
 
+    shown = ("numerator", "denominator")
+
     def __init__(
         self,
         numerator: Coefficients,
@@ -227,10 +229,6 @@ class RatioLoss(CountLoss):
         """1 - the measure of one batch; see :func:`ratio_loss`."""
         return self.batch_loss(input, target, weight)
 
-    def extra_repr(self) -> str:
-        """The settings, for ``repr``."""
-        return f"numerator={self.numerator}, denominator={self.denominator}, {super().extra_repr()}"
-
 
 class FBetaLoss(CountLoss):
     """:func:`fbeta_loss` as a module: 1 - F-beta.
@@ -245,6 +243,8 @@ class FBetaLoss(CountLoss):
     >>> loss(torch.eye(3), torch.tensor([0, 1, 2]))
     tensor(0.)
     """
+
+    shown = ("beta",)
 
     def __init__(
         self,
@@ -267,10 +267,6 @@ class FBetaLoss(CountLoss):
     def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """1 - the measure of one batch; see :func:`fbeta_loss`."""
         return self.batch_loss(input, target, weight)
-
-    def extra_repr(self) -> str:
-        """The settings, for ``repr``."""
-        return f"beta={self.beta}, {super().extra_repr()}"
 
 
 class JaccardLoss(NamedMeasureLoss):
@@ -328,6 +324,8 @@ class TverskyLoss(CountLoss):
     tensor(0.4118)
     """
 
+    shown = ("alpha", "beta")
+
     def __init__(
         self,
         alpha: float = 0.5,
@@ -351,7 +349,3 @@ class TverskyLoss(CountLoss):
     def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """1 - the measure of one batch; see :func:`tversky_loss`."""
         return self.batch_loss(input, target, weight)
-
-    def extra_repr(self) -> str:
-        """The settings, for ``repr``."""
-        return f"alpha={self.alpha}, beta={self.beta}, {super().extra_repr()}"
