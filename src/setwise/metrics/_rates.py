@@ -78,17 +78,19 @@ def tversky(alpha: float, beta: float) -> Rate:
 
 def weighted_ratio(numerator: Sequence[float], denominator: Sequence[float]) -> Rate:
     """A ratio of two weighted sums of (tp, fp, fn, tn)."""
+    above, below = ([(k, c) for k, c in enumerate(part) if c] for part in (numerator, denominator))
 
     def rate(tp: Floats, fp: Floats, fn: Floats, tn: Floats) -> Floats:
         cells = (tp, fp, fn, tn)
-        return ratio(_weighted_sum(numerator, cells), _weighted_sum(denominator, cells))
+        return ratio(_weighted_sum(above, cells), _weighted_sum(below, cells))
 
     return rate
 
 
-def _weighted_sum(coefficients: Sequence[float], cells: tuple[Floats, Floats, Floats, Floats]) -> Floats:
+def _weighted_sum(weights: Sequence[tuple[int, float]], cells: Sequence[Floats]) -> Floats:
+    """The sum of weight times cell, by the cells' places."""
     # + 0.0: a negative weight makes -0.0 of a count of 0.
-    terms = [cell if c == 1 else c * cell + 0.0 for c, cell in zip(coefficients, cells, strict=True) if c]
+    terms = [cells[k] if c == 1 else c * cells[k] + 0.0 for k, c in weights]
     return sum(terms[1:], terms[0]) if terms else np.zeros_like(cells[0])
 
 
