@@ -15,7 +15,7 @@ from torch import Tensor
 
 from setwise import InputError, metrics
 from setwise.lagrangian import RateConstraint
-from setwise.lagrangian.constraints import confusion, named
+from setwise.lagrangian.constraints import confusion, presets
 
 Sample = tuple[Tensor, Tensor, Tensor, Tensor]
 
@@ -96,7 +96,7 @@ def test_values_and_standard_errors(name: str) -> None:
 
 def test_standard_error_of_a_difference_is_that_of_two_proportions() -> None:
     scores, labels, group, _ = draw(4, n=500)
-    values = named.equal_tpr(0.1).rate_values(scores, labels, group)
+    values = presets.equal_tpr(0.1).rate_values(scores, labels, group)
     parts = [(labels == 1) & (group == k) for k in (0, 1)]
     tpr = [float((scores[part] >= 0).double().mean()) for part in parts]
     expected = math.sqrt(sum(r * (1 - r) / int(part.sum()) for r, part in zip(tpr, parts, strict=True)))
@@ -108,11 +108,11 @@ def test_pairs_and_overall_with_three_groups() -> None:
     scores, labels, group, _ = draw(5, n=300, groups=3)
     r = [judged("fpr", scores[group == k], labels[group == k]) for k in range(3)]
     everyone = judged("fpr", scores, labels)
-    pairs = named.equal_rate("fpr", 0.1).true(scores, labels, group)
+    pairs = presets.equal_rate("fpr", 0.1).true(scores, labels, group)
     expected = [r[a] - r[b] - 0.1 for a in range(3) for b in range(3) if a != b]
     assert pairs.tolist() == pytest.approx(expected)
     assert float(pairs.max()) == pytest.approx(max(r) - min(r) - 0.1)
-    overall = named.equal_rate("fpr", 0.1, against="overall").true(scores, labels, group)
+    overall = presets.equal_rate("fpr", 0.1, against="overall").true(scores, labels, group)
     assert overall.tolist() == pytest.approx([x - 0.1 for k in range(3) for x in (r[k] - everyone, everyone - r[k])])
 
 
@@ -129,46 +129,46 @@ def test_every_group_and_one_group() -> None:
 
 def test_equalized_odds_is_both_differences() -> None:
     scores, labels, group, _ = draw(7)
-    both = named.equalized_odds(0.05).true(scores, labels, group)
-    apart = [named.equal_rate(name, 0.05).true(scores, labels, group) for name in ("tpr", "fpr")]
+    both = presets.equalized_odds(0.05).true(scores, labels, group)
+    apart = [presets.equal_rate(name, 0.05).true(scores, labels, group) for name in ("tpr", "fpr")]
     assert both.tolist() == torch.cat(apart).tolist()
 
 
 def test_churn_counts_decisions_that_differ_from_the_reference() -> None:
     scores, labels, _, _ = draw(8)
     old = (torch.arange(60) % 3 == 0).long()
-    row = named.churn_at_most(0.1, reference="old").true(scores, labels, {"old": old})
+    row = presets.churn_at_most(0.1, reference="old").true(scores, labels, {"old": old})
     assert row.item() == pytest.approx(float(((scores >= 0).long() != old).double().mean()) - 0.1)
 
 
 def test_near_reference_takes_a_number_or_scores() -> None:
     scores, labels, *_ = draw(9)
     r = judged("recall", scores, labels, threshold=0.2)
-    by_scores = named.near_reference("recall", scores, 0.05, labels=labels, threshold=0.2)
-    assert by_scores == named.near_reference("recall", r, 0.05)
+    by_scores = presets.near_reference("recall", scores, 0.05, labels=labels, threshold=0.2)
+    assert by_scores == presets.near_reference("recall", r, 0.05)
     assert (by_scores.lower, by_scores.upper) == pytest.approx((r - 0.05, r + 0.05))
     assert bool((by_scores.true(scores, labels, threshold=0.2) < 0).all())
-    assert named.near_reference("tnr", 0.99, 0.05).upper == 1.0
+    assert presets.near_reference("tnr", 0.99, 0.05).upper == 1.0
 
 
 @pytest.mark.parametrize(
     ("text", "constraint"),
     [
-        ("recall>=0.9", named.recall_at_least(0.9)),
-        ("Recall >= 0.9", named.recall_at_least(0.9)),
-        ("precision>=.5", named.precision_at_least(0.5)),
-        ("fpr <= 5e-2", named.fpr_at_most(0.05)),
-        ("positive_rate<=0.1", named.positive_rate_at_most(0.1)),
-        ("recall[group=sex]>=0.8", named.recall_at_least(0.8, group="sex")),
+        ("recall>=0.9", presets.recall_at_least(0.9)),
+        ("Recall >= 0.9", presets.recall_at_least(0.9)),
+        ("precision>=.5", presets.precision_at_least(0.5)),
+        ("fpr <= 5e-2", presets.fpr_at_most(0.05)),
+        ("positive_rate<=0.1", presets.positive_rate_at_most(0.1)),
+        ("recall[group=sex]>=0.8", presets.recall_at_least(0.8, group="sex")),
         ("recall[sex=1]>=0.8", RateConstraint("recall", lower=0.8, group="sex", member=1)),
-        ("tpr_difference[group=sex]<=0.02", named.equal_tpr(0.02, group="sex")),
-        ("equal_opportunity[group=sex]<=0.02", named.equal_tpr(0.02, group="sex")),
-        ("tpr_difference<=0.02", named.equal_tpr(0.02)),
-        ("tnr_difference[group=S,against=overall]<=0.1", named.equal_rate("tnr", 0.1, group="S", against="overall")),
-        ("equalized_odds[group=sex]<=0.02", named.equalized_odds(0.02, group="sex")),
-        ("demographic_parity[group=race]<=0.05", named.demographic_parity(0.05, group="race")),
-        ("churn[reference=old]<=0.03", named.churn_at_most(0.03, reference="old")),
-        ("churn<=0.03", named.churn_at_most(0.03)),
+        ("tpr_difference[group=sex]<=0.02", presets.equal_tpr(0.02, group="sex")),
+        ("equal_opportunity[group=sex]<=0.02", presets.equal_tpr(0.02, group="sex")),
+        ("tpr_difference<=0.02", presets.equal_tpr(0.02)),
+        ("tnr_difference[group=S,against=overall]<=0.1", presets.equal_rate("tnr", 0.1, group="S", against="overall")),
+        ("equalized_odds[group=sex]<=0.02", presets.equalized_odds(0.02, group="sex")),
+        ("demographic_parity[group=race]<=0.05", presets.demographic_parity(0.05, group="race")),
+        ("churn[reference=old]<=0.03", presets.churn_at_most(0.03, reference="old")),
+        ("churn<=0.03", presets.churn_at_most(0.03)),
         ("recall=0.9±0.05", RateConstraint("recall", lower=0.85, upper=0.9500000000000001)),
         ("recall=0.98+-0.05", RateConstraint("recall", lower=0.9299999999999999, upper=1.0)),
     ],
@@ -223,14 +223,14 @@ def test_a_number_of_another_kind_is_refused() -> None:
 
 
 EVERY: list[Callable[[], RateConstraint]] = [
-    lambda: named.recall_at_least(0.9),
-    lambda: named.fpr_at_most(0.1),
+    lambda: presets.recall_at_least(0.9),
+    lambda: presets.fpr_at_most(0.1),
     lambda: RateConstraint.parse("accuracy=0.8±0.1"),
-    lambda: named.precision_at_least(0.6),
+    lambda: presets.precision_at_least(0.6),
     lambda: RateConstraint("f1", lower=0.5),
-    lambda: named.equalized_odds(0.02),
-    lambda: named.demographic_parity(0.02, against="overall"),
-    lambda: named.recall_at_least(0.7, group="group"),
+    lambda: presets.equalized_odds(0.02),
+    lambda: presets.demographic_parity(0.02, against="overall"),
+    lambda: presets.recall_at_least(0.7, group="group"),
 ]
 
 
@@ -271,7 +271,7 @@ def test_gradients(make: Callable[[], RateConstraint], kind: str) -> None:
 def test_both_directions_of_a_difference_pull_both_ways() -> None:
     scores, labels, group, _ = draw(13)
     s = scores.clone().requires_grad_()
-    up, _ = named.equal_tpr(0.0).surrogate(s, labels, group)
+    up, _ = presets.equal_tpr(0.0).surrogate(s, labels, group)
     (gradient,) = torch.autograd.grad(up, s)
     first, second = (gradient[(labels == 1) & (group == k)] for k in (0, 1))
     assert bool((first >= 0).all())
@@ -283,7 +283,7 @@ def test_both_directions_of_a_difference_pull_both_ways() -> None:
 def test_rows_without_samples_are_zero_and_not_nan() -> None:
     scores = torch.randn(6, requires_grad=True)
     labels, group = torch.tensor([0, 0, 0, 1, 0, 1]), torch.tensor([0, 0, 0, 1, 1, 1])
-    constraint = named.equal_tpr(0.02)
+    constraint = presets.equal_tpr(0.02)
     assert constraint.true(scores, labels, group).tolist() == [0.0, 0.0]
     surrogate = constraint.surrogate(scores, labels, group)
     surrogate.sum().backward()
@@ -296,20 +296,20 @@ def test_rows_without_samples_are_zero_and_not_nan() -> None:
 
 
 def test_nothing_predicted_has_no_precision_and_breaks_no_floor_of_it() -> None:
-    values = named.precision_at_least(0.5).rate_values(torch.tensor([-1.0, -2.0]), torch.tensor([1, 0]))
+    values = presets.precision_at_least(0.5).rate_values(torch.tensor([-1.0, -2.0]), torch.tensor([1, 0]))
     assert math.isnan(values.value.item())
     assert values.violation.item() == 0.0
 
 
 def test_low_precision_scores_are_widened() -> None:
     scores, labels, group, _ = draw(14)
-    wide = named.equalized_odds(0.1).surrogate(scores.bfloat16().float(), labels, group)
-    assert torch.equal(named.equalized_odds(0.1).surrogate(scores.bfloat16(), labels, group), wide)
+    wide = presets.equalized_odds(0.1).surrogate(scores.bfloat16().float(), labels, group)
+    assert torch.equal(presets.equalized_odds(0.1).surrogate(scores.bfloat16(), labels, group), wide)
 
 
 def test_bad_inputs_name_the_argument() -> None:
     scores, labels, group, weight = draw(15)
-    constraint = named.equal_tpr(0.1, group="sex")
+    constraint = presets.equal_tpr(0.1, group="sex")
     with pytest.raises(InputError, match="`group` to be given"):
         constraint.true(scores, labels)
     with pytest.raises(InputError, match="column 'sex', but it has race"):
@@ -335,17 +335,17 @@ def test_bad_inputs_name_the_argument() -> None:
     with pytest.raises(InputError, match="`threshold`"):
         constraint.true(scores, labels, group, threshold=torch.zeros(3))
     with pytest.raises(InputError, match="`old` to hold"):
-        named.churn_at_most(0.1, reference="old").true(scores, labels, {"old": group + 1})
+        presets.churn_at_most(0.1, reference="old").true(scores, labels, {"old": group + 1})
     with pytest.raises(InputError, match="`labels` beside"):
-        named.near_reference("recall", scores, 0.1)
+        presets.near_reference("recall", scores, 0.1)
     with pytest.raises(InputError, match="defined"):
-        named.near_reference("recall", scores, 0.1, labels=torch.zeros(60))
+        presets.near_reference("recall", scores, 0.1, labels=torch.zeros(60))
     with pytest.raises(InputError, match="`reference`"):
-        named.near_reference("recall", 1.2, 0.1)
+        presets.near_reference("recall", 1.2, 0.1)
 
 
 def test_a_threshold_for_each_sample() -> None:
     scores, labels, group, _ = draw(16)
     own = torch.tensor([0.0, 0.5])[group]
-    moved = named.equal_tpr(0.1).true(scores - own, labels, group)
-    assert torch.equal(named.equal_tpr(0.1).true(scores, labels, group, threshold=own), moved)
+    moved = presets.equal_tpr(0.1).true(scores - own, labels, group)
+    assert torch.equal(presets.equal_tpr(0.1).true(scores, labels, group, threshold=own), moved)

@@ -168,16 +168,11 @@ def active(process_group: ProcessGroupLike, *, always: bool = False) -> Ranks | 
     """
     if process_group is False:
         return None
-    if process_group is None:
-        if not (_AVAILABLE and dist.is_initialized() and (always or torch.is_grad_enabled())):
-            return None
-        ranks = Ranks()
-    else:
-        check_process_group(process_group)
-        ranks = process_group if isinstance(process_group, Ranks) else Ranks(cast("ProcessGroup", process_group))
-        recorded = always or torch.is_grad_enabled()
-        if ranks.process_group is None and not (_AVAILABLE and dist.is_initialized() and recorded):
-            return None
+    group = process_group.process_group if isinstance(process_group, Ranks) else process_group
+    if group is None and not (_AVAILABLE and dist.is_initialized() and (always or torch.is_grad_enabled())):
+        return None
+    check_process_group(process_group)
+    ranks = process_group if isinstance(process_group, Ranks) else Ranks(cast("ProcessGroup | None", process_group))
     if ranks.size == 1:
         return None
     if ranks.size < 0:

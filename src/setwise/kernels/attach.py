@@ -17,6 +17,36 @@ Derivative = Callable[[Tensor], Tensor]
 _LARGEST_FLOAT32 = torch.finfo(torch.float32).max
 
 
+def differentiable(
+    score: Tensor,
+    positive: Tensor,
+    weight: Tensor | None,
+    by_numpy: Callable[..., tuple[float, NDArray[Any], Any]],
+    by_torch: Callable[..., tuple[Tensor, Tensor, Any]],
+    *,
+    curved: bool,
+) -> tuple[Tensor, Any]:
+    """A loss of scores and labels as a function of the scores: by NumPy in eager mode on the CPU, elsewhere by torch.
+
+    Args:
+        score: float32 or float64.  # shape: (*batch, n)
+        positive: Boolean labels.  # shape: (*batch, n)
+        weight: Non-negative weights, or None for ones; a constant.  # shape: (*batch, n)
+        by_numpy: Value, gradient and anything else from the three as arrays.
+        by_torch: The same from tensors; the gradient is itself differentiable with respect to the scores.
+        curved: Whether there are second derivatives other than zero.
+    """
+    fixed = score.detach()
+    derivative = (lambda again: by_torch(again, positive, weight)[1]) if curved else None
+    if score.ndim == 1 and score.device.type == "cpu" and _checks.values_are_readable():
+        weights = None if weight is None else weight.numpy()
+        with np.errstate(invalid="ignore", over="ignore"):  # what is not finite shows in the value
+            number, slope, rest = by_numpy(fixed.numpy(), positive.numpy(), weights)
+        return attach_numpy(score, number, slope, derivative), rest
+    value, gradient, rest = by_torch(fixed, positive, weight)
+    return attach(score, value, gradient, derivative), rest
+
+
 def attach(input: Tensor, value: Tensor, gradient: Tensor, derivative: Derivative | None = None) -> Tensor:
     """``value`` as a function of ``input`` whose derivative is ``gradient``.
 

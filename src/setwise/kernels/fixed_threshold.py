@@ -11,17 +11,12 @@ import torch
 from torch import Tensor
 
 from setwise.kernels.point_rules import TOLERANCE, Found, Rule
+from setwise.kernels.scaling import wide_dtype
+from setwise.kernels.soft_counts import Hinge
 
 
 def fixed_point(
-    score: Tensor,
-    positive: Tensor,
-    weight: Tensor | None,
-    rule: Rule,
-    *,
-    threshold: float,
-    margin: float,
-    clipped: bool,
+    score: Tensor, positive: Tensor, weight: Tensor | None, rule: Rule, hinge: Hinge, *, threshold: float
 ) -> tuple[Tensor, Found]:
     """The loss at ``threshold``, differentiable, and the counts there.
 
@@ -30,15 +25,14 @@ def fixed_point(
         positive: Boolean labels.  # shape: (*batch, n)
         weight: Non-negative weights, or None for ones; a constant.  # shape: (*batch, n)
         rule: The measure and its constraint; not precision at k, whose k sets the threshold.
+        hinge: What a sample counts.
         threshold: Where scores are cut.
-        margin: How far from the threshold a score has to be to count as right; 1 where clipped.
-        clipped: Whether a count stops at 1 per sample.
     """
-    wide = torch.float32 if score.device.type == "mps" else torch.float64  # Apple's devices have no float64
+    wide = wide_dtype(score)
     w = torch.ones_like(score, dtype=wide) if weight is None else weight.to(wide)
     excess = torch.where(positive, threshold - score, score - threshold)
-    cost = (excess + margin).relu().to(wide)
-    cost = w * (1 - (1 - cost).relu() if clipped else cost)  # no slope at either kink
+    cost = (excess + hinge.margin).relu().to(wide)
+    cost = w * (1 - (1 - cost).relu() if hinge.clipped else cost)  # no slope at either kink
     totals = torch.where(positive, w, 0).sum(-1), torch.where(positive, 0, w).sum(-1)
     defined = (totals[0] > 0) & (totals[1] > 0)  # shape: (*batch,)
     P, N = (torch.where(defined, total, 1) for total in totals)

@@ -19,20 +19,22 @@ sum. O(n log n + G log n) time and O(n + G) memory for G levels.
 from __future__ import annotations
 
 import math
+from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from setwise import _checks
 from setwise._types import Floats
-from setwise.kernels.attach import attach, attach_numpy
+from setwise.kernels.attach import differentiable
 from setwise.kernels.point_rules import TOLERANCE
-from setwise.kernels.soft_counts import NumpyCounts, counts_numpy, counts_torch
+from setwise.kernels.soft_counts import Hinge, NumpyCounts, counts_numpy, counts_torch
 
 
 def curve_loss(
-    score: Tensor, positive: Tensor, weight: Tensor | None, kind: str, points: int, *, margin: float, clipped: bool
+    score: Tensor, positive: Tensor, weight: Tensor | None, hinge: Hinge, kind: str, points: int
 ) -> tuple[Tensor, Tensor | float]:
     """The mean loss over the levels (g - 1/2) / points, g = 1 ... points, attached to the graph of ``score``.
 
@@ -40,30 +42,17 @@ def curve_loss(
         score: float32 or float64.  # shape: (*batch, n)
         positive: Boolean labels.  # shape: (*batch, n)
         weight: Non-negative weights, or None for ones; a constant.  # shape: (*batch, n)
+        hinge: What a sample counts.
         kind: ``"roc"`` or ``"pr"``.
         points: How many levels.
-        margin: How far from the threshold a score has to be to count as right; 1 where clipped.
-        clipped: Whether a count stops at 1 per sample.
 
     Returns:
         The value, of shape (*batch,), and the total weight of the pairs (a plain number in eager mode on the CPU).
         Where the total is zero, value and gradient are zero.
     """
-
-    def differentiable_gradient(again: Tensor) -> Tensor:
-        return _evaluate_torch(again, positive, weight, kind, points, margin=margin, clipped=clipped)[1]
-
-    fixed = score.detach()
-    derivative = differentiable_gradient if kind == "pr" else None
-    if score.ndim == 1 and score.device.type == "cpu" and _checks.values_are_readable():
-        weights = None if weight is None else weight.numpy()
-        with np.errstate(invalid="ignore", over="ignore"):  # what is not finite shows in the value
-            counts = counts_numpy(fixed.numpy(), positive.numpy(), weights, margin=margin, clipped=clipped)
-            number, slope = _evaluate_numpy(counts, kind, points, fixed.shape[0])
-        slope = slope.astype(fixed.numpy().dtype, copy=False)
-        return attach_numpy(score, number, slope, derivative), counts.positives * counts.negatives
-    value, gradient, total = _evaluate_torch(fixed, positive, weight, kind, points, margin=margin, clipped=clipped)
-    return attach(score, value, gradient, derivative), total
+    options: dict[str, Any] = {"hinge": hinge, "kind": kind, "points": points}
+    by_numpy, by_torch = partial(_evaluate_numpy, **options), partial(_evaluate_torch, **options)
+    return differentiable(score, positive, weight, by_numpy, by_torch, curved=kind == "pr")
 
 
 def levels(points: int) -> Floats:
@@ -71,7 +60,21 @@ def levels(points: int) -> Floats:
     return (np.arange(points) + 0.5) / points
 
 
-def _evaluate_numpy(counts: NumpyCounts, kind: str, points: int, size: int) -> tuple[float, Floats]:
+def _evaluate_numpy(
+    score: NDArray[Any],
+    positive: NDArray[np.bool_],
+    weight: NDArray[Any] | None,
+    hinge: Hinge,
+    kind: str,
+    points: int,
+) -> tuple[float, NDArray[Any], float]:
+    """Value, gradient and the total weight of the pairs."""
+    counts = counts_numpy(score, positive, weight, hinge)
+    number, slope = _over_levels(counts, kind, points, score.size)
+    return number, slope.astype(score.dtype, copy=False), counts.positives * counts.negatives
+
+
+def _over_levels(counts: NumpyCounts, kind: str, points: int, size: int) -> tuple[float, Floats]:
     P, N = counts.positives, counts.negatives
     if P == 0 or N == 0 or np.isnan(counts.key[-1]):  # NaN sorts last
         return 0.0 if P == 0 or N == 0 else math.nan, np.zeros(size)
@@ -112,13 +115,13 @@ def _evaluate_numpy(counts: NumpyCounts, kind: str, points: int, size: int) -> t
 
 
 def _evaluate_torch(
-    score: Tensor, positive: Tensor, weight: Tensor | None, kind: str, points: int, *, margin: float, clipped: bool
+    score: Tensor, positive: Tensor, weight: Tensor | None, hinge: Hinge, kind: str, points: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The same along the last dimension; the gradient is itself differentiable with respect to ``score``."""
     if score.shape[-1] == 0:
         zero = score.new_zeros(score.shape[:-1])
         return zero, torch.zeros_like(score), zero
-    counts = counts_torch(score, positive, weight, margin=margin, clipped=clipped)
+    counts = counts_torch(score, positive, weight, hinge)
     defined = (counts.positives > 0) & (counts.negatives > 0)  # shape: (*batch, 1)
     P, N = torch.where(defined, counts.positives, 1), torch.where(defined, counts.negatives, 1)
     level = (torch.arange(points, device=score.device, dtype=P.dtype) + 0.5) / points  # shape: (points,)

@@ -26,6 +26,7 @@ The NumPy form serves the CPU in eager mode; the torch form serves every other d
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,8 +34,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from setwise import _checks
-from setwise.kernels.attach import attach, attach_numpy
+from setwise.kernels.attach import differentiable
 from setwise.kernels.keys import NEAR, order_numpy, order_torch, without_wide_gaps_numpy, without_wide_gaps_torch
 from setwise.kernels.scaling import unit_numpy, unit_torch, wide_dtype
 from setwise.kernels.sorting import BLOCK, blocks, unsort
@@ -75,25 +75,9 @@ def pair_loss(
         The value, of shape (*batch,), and a number that is 0 where there is no pair (a plain one in eager mode on the
         CPU) and positive elsewhere. Where it is zero, value and gradient are zero.
     """
-
-    def differentiable_gradient(again: Tensor) -> Tensor:
-        return _evaluate_torch(again, positive, weight, terms, mean=mean)[1]
-
-    fixed = score.detach()
-    curved = any(term.power > 1 for term in terms)
-    total: Tensor | float
-    if score.ndim == 1 and score.device.type == "cpu" and _checks.values_are_readable():
-        with np.errstate(invalid="ignore", over="ignore"):  # what is not finite shows in the value
-            number, slope, total = evaluate_numpy(
-                fixed.numpy(),
-                positive.numpy(),
-                None if weight is None else weight.numpy(),
-                terms,
-                scale=None if mean else 1.0,
-            )
-        return attach_numpy(score, number, slope, differentiable_gradient if curved else None), total
-    value, gradient, total = _evaluate_torch(fixed, positive, weight, terms, mean=mean)
-    return attach(score, value, gradient, differentiable_gradient if curved else None), total
+    by_numpy = partial(evaluate_numpy, terms=terms, scale=None if mean else 1.0)
+    by_torch = partial(_evaluate_torch, terms=terms, mean=mean)
+    return differentiable(score, positive, weight, by_numpy, by_torch, curved=any(term.power > 1 for term in terms))
 
 
 def evaluate_numpy(

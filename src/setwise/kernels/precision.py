@@ -20,6 +20,7 @@ R is read from the scores and not from the shifted keys, which rounding may make
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,8 +28,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from setwise import _checks
-from setwise.kernels.attach import attach, attach_numpy
+from setwise.kernels.attach import differentiable
 from setwise.kernels.keys import NEAR, order_torch, shifted_down, without_wide_gaps_numpy, without_wide_gaps_torch
 from setwise.kernels.pairwise import Term, from_top, gaps_torch, saturation
 from setwise.kernels.scaling import unit_numpy, unit_torch, wide_dtype
@@ -50,20 +50,8 @@ def precision_loss(
         The value, of shape (*batch,), and a number that is 0 where there is no pair (a plain one in eager mode on the
         CPU) and positive elsewhere. Where it is zero, value and gradient are zero.
     """
-
-    def differentiable_gradient(again: Tensor) -> Tensor:
-        return _evaluate_torch(again, positive, weight, terms)[1]
-
-    fixed = score.detach()
-    total: Tensor | float
-    if score.ndim == 1 and score.device.type == "cpu" and _checks.values_are_readable():
-        with np.errstate(invalid="ignore", over="ignore"):  # what is not finite shows in the value
-            number, slope, total = _evaluate_numpy(
-                fixed.numpy(), positive.numpy(), None if weight is None else weight.numpy(), terms
-            )
-        return attach_numpy(score, number, slope, differentiable_gradient), total
-    value, gradient, total = _evaluate_torch(fixed, positive, weight, terms)
-    return attach(score, value, gradient, differentiable_gradient), total
+    by_numpy, by_torch = partial(_evaluate_numpy, terms=terms), partial(_evaluate_torch, terms=terms)
+    return differentiable(score, positive, weight, by_numpy, by_torch, curved=True)
 
 
 def _evaluate_numpy(

@@ -32,6 +32,13 @@ from setwise.kernels.sorting import sort_numpy, sort_torch, unsort
 _NEAR = 256.0  # scores within so many counts of 0 keep enough digits in float32 when they are shifted
 
 
+class Hinge(NamedTuple):
+    """What a sample counts: how far it is from being right by a margin, per sample at most 1 where clipped."""
+
+    margin: float  # how far from the threshold a score has to be to count as right; 1 where clipped
+    clipped: bool
+
+
 class NumpyCounts(NamedTuple):
     """The events of one set in rising order of their keys; E of them."""
 
@@ -59,7 +66,7 @@ class NumpyCounts(NamedTuple):
 
 
 def counts_numpy(
-    score: NDArray[Any], positive: NDArray[np.bool_], weight: NDArray[Any] | None, *, margin: float, clipped: bool
+    score: NDArray[Any], positive: NDArray[np.bool_], weight: NDArray[Any] | None, hinge: Hinge
 ) -> NumpyCounts:
     """The counts of one set; float64 sums whatever the scores are.
 
@@ -67,9 +74,9 @@ def counts_numpy(
         score: float32 or float64.  # shape: (n,)
         positive: Boolean labels.  # shape: (n,)
         weight: Non-negative weights, or None for ones.  # shape: (n,)
-        margin: How far from the threshold a score has to be to count as right; 1 where clipped.
-        clipped: Whether a count stops at 1.
+        hinge: What a sample counts.
     """
+    margin, clipped = hinge
     size = score.size
     if weight is None:
         positives = float(np.count_nonzero(positive))
@@ -152,10 +159,9 @@ class TorchCounts(NamedTuple):
         return slope if slope.shape[-1] == size else slope[..., :size] + slope[..., size:]
 
 
-def counts_torch(
-    score: Tensor, positive: Tensor, weight: Tensor | None, *, margin: float, clipped: bool
-) -> TorchCounts:
+def counts_torch(score: Tensor, positive: Tensor, weight: Tensor | None, hinge: Hinge) -> TorchCounts:
     """The counts along the last dimension; see :func:`counts_numpy`."""
+    margin, clipped = hinge
     wide = wide_dtype(score)
     score = score.to(wide)
     signed = torch.ones_like(score, dtype=wide) if weight is None else weight.to(wide)

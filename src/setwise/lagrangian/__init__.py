@@ -7,7 +7,8 @@
 tensor(1.)
 """
 
-from setwise.lagrangian.constraints.named import (
+from setwise.lagrangian.constraints.objective import ConstrainedObjective
+from setwise.lagrangian.constraints.presets import (
     churn_at_most,
     demographic_parity,
     equal_rate,
@@ -19,7 +20,6 @@ from setwise.lagrangian.constraints.named import (
     precision_at_least,
     recall_at_least,
 )
-from setwise.lagrangian.constraints.objective import ConstrainedObjective
 from setwise.lagrangian.constraints.rates import RateConstraint
 from setwise.lagrangian.constraints.report import Scored
 from setwise.lagrangian.constraints.selection import Selection

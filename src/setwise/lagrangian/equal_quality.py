@@ -51,7 +51,7 @@ from setwise._checks import InputError
 from setwise.distributed import ProcessGroupLike, active, check_process_group
 from setwise.lagrangian.constraints.confusion import cell_sums
 from setwise.lagrangian.constraints.inputs import group_codes
-from setwise.lagrangian.multipliers import Multipliers
+from setwise.lagrangian.multipliers import Multipliers, rise
 from setwise.measures._base import promote_dtype
 
 FORMS = ("constraint", "worst", "max")
@@ -233,11 +233,8 @@ class EqualQuality(nn.Module):
         self.steps += 1
         if int(self.steps) <= self.warm_up or self.form == "max":
             return
-        self.duals.values.grad = None
         # Steps fall as 1 / sqrt(t): with constant ones the weights would follow the noise of the errors for ever.
-        self.duals.record(self._violation())
-        self.duals.optimizer(self.dual_learning_rate / math.sqrt(int(self.steps) - self.warm_up)).step()
-        self.duals.values.grad = None
+        rise(self.duals, self._violation(), self.dual_learning_rate / math.sqrt(int(self.steps) - self.warm_up))
         if self.form == "worst":  # only differences matter
             self.duals.values.sub_(self.duals.values.min())
 

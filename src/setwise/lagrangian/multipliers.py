@@ -41,6 +41,7 @@ import torch
 from torch import Tensor, nn
 
 from setwise import _checks
+from setwise.lagrangian.constraints.inputs import read_integers
 
 _KINDS = ("inequality", "equality")
 
@@ -381,15 +382,9 @@ class ExampleMultipliers(Multipliers):
         )
 
 
-def read_integers(name: str, value: Tensor, low: int, high: int, device: torch.device) -> Tensor:
-    """Indices in [low, high) as int64 on a device; uint8 is refused since torch would take it for a mask."""
-    _checks.is_tensor(name, value)
-    if value.dtype not in (torch.int64, torch.int32, torch.int16):
-        raise TypeError(f"Expected `{name}` to be a tensor of integers (int64), but got dtype {value.dtype}.")
-    if _checks.values_are_readable() and value.numel():
-        least, most = (int(part) for part in torch.aminmax(value))
-        if least < low or most >= high:
-            raise _checks.InputError(
-                f"Expected `{name}` to be in [{low}, {high - 1}], but got {least if least < low else most}."
-            )
-    return value.to(device=device, dtype=torch.int64)
+def rise(duals: Multipliers, violation: Tensor, step: float, index: Tensor | None = None) -> None:
+    """One step along the violation; plain gradient ascent has no state to keep for the next."""
+    duals.values.grad = None
+    duals.record(violation, index)
+    duals.optimizer(step).step()
+    duals.values.grad = None

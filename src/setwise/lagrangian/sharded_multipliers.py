@@ -24,7 +24,8 @@ from torch import Tensor
 
 from setwise import _checks
 from setwise.distributed import ProcessGroupLike, Ranks, active, check_process_group
-from setwise.lagrangian.multipliers import ExampleMultipliers, read_integers
+from setwise.lagrangian.constraints.inputs import read_integers
+from setwise.lagrangian.multipliers import ExampleMultipliers
 
 
 class ShardedMultipliers(ExampleMultipliers):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 import torch
@@ -56,6 +57,13 @@ class Measure:
     layout: str = "binary"
 
 
+class Reading(NamedTuple):
+    """How a set is read: whether its values are looked at, and over which ranks it is spread."""
+
+    check_values: bool
+    process_group: ProcessGroupLike
+
+
 class SetLoss(nn.Module):
     """Base class of the losses: what of a batch is checked, and how many batches left the measure undefined.
 
@@ -83,6 +91,11 @@ class SetLoss(nn.Module):
         # Not in the state: a count of this run, which a checkpoint of the weights has no use for.
         self.register_buffer("undefined_batches", torch.zeros((), dtype=torch.int64), persistent=False)
 
+    @property
+    def reading(self) -> Reading:
+        """How a batch is read, with the options as they are now."""
+        return Reading(self.check_values, self.process_group)
+
     def count_defined(self, loss: Tensor, defined: Tensor | bool) -> Tensor:  # noqa: FBT001 (with its loss, a pair)
         """The loss as it is; a batch that is not defined is counted, except under ``torch.func`` transforms."""
         if isinstance(defined, bool):
@@ -102,6 +115,14 @@ def check_surrogate(surrogate: str, margin: float, allowed: tuple[str, ...]) -> 
     """Refuse a surrogate that a measure has not, or a margin that the surrogate cannot have: a ramp needs a width."""
     _checks.one_of("surrogate", surrogate, allowed)
     _checks.in_range("margin", margin, 0.0, math.inf, open_low=surrogate == "ramp", open_high=True)
+
+
+def read_vectors(scores: Tensor, labels: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Scores, boolean labels and weights of one set for its program, each of shape (n,)."""
+    scores, weight = prepare(scores, labels, weight, ("scores", "labels"))
+    if scores.ndim != 1:
+        raise _checks.InputError(f"Expected `scores` to be of shape (n,), but got {tuple(scores.shape)}.")
+    return scores, positives(labels, name="labels"), weight
 
 
 def pair_program(cost: Tensor, gap: Tensor, margin: float) -> LinearProgram:
@@ -172,14 +193,22 @@ def _positives_numpy(labels: Tensor, *, check_values: bool, name: str) -> Tensor
     return torch.from_numpy(positive)
 
 
+def class_indices(target: Tensor, classes: int, *, check_values: bool, hint: str = "") -> Tensor:
+    """Class indices from 0 to classes - 1 as constants in int64."""
+    if target.is_floating_point() or target.dtype == torch.bool:
+        raise TypeError(f"Expected `target` to hold class indices (an integer dtype), but got {target.dtype}.")
+    if check_values and target.numel():
+        low, high = int(target.min()), int(target.max())
+        if low < 0 or high >= classes:
+            raise _checks.InputError(
+                f"Expected `target` to hold class indices from 0 to {classes - 1}, but it holds "
+                f"{low if low < 0 else high}{hint}."
+            )
+    return target.detach().long()
+
+
 def one_set(
-    input: Tensor,
-    target: Tensor,
-    weight: Tensor | None,
-    *,
-    check_values: bool,
-    process_group: ProcessGroupLike,
-    check_finite: bool = True,
+    input: Tensor, target: Tensor, weight: Tensor | None, reading: Reading, *, check_finite: bool = True
 ) -> OneSet:
     """All elements of ``input``, on all ranks of the group, as one set of scores, boolean labels and weights.
 
@@ -187,18 +216,16 @@ def one_set(
         input: Scores of any shape.
         target: Labels of the same shape.
         weight: Weights of the same shape, or None.
-        check_values: Whether values are looked at, where they can be read.
-        process_group: Over which ranks the set is spread.
+        reading: Whether values are looked at, where they can be read, and over which ranks the set is spread.
         check_finite: Whether scores that are not finite are refused here. A single process may leave it to the value of
             the loss, which shows them; several check before they exchange anything.
     """
+    check_values, process_group = reading
     ranks = active(process_group)
     if ranks is None:
         return _own_set(input, target, weight, check_values=check_values, check_finite=check_finite)
-    return cast(
-        "OneSet",
-        ranks.gather(lambda: _own_set(input, target, weight, check_values=check_values, check_finite=True), input),
-    )
+    own = functools.partial(_own_set, input, target, weight, check_values=check_values, check_finite=True)
+    return cast("OneSet", ranks.gather(own, input))
 
 
 def _own_set(input: Tensor, target: Tensor, weight: Tensor | None, *, check_values: bool, check_finite: bool) -> OneSet:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from setwise import _checks
-from setwise.measures._base import check_surrogate, positives, promote_dtype, read_weight
+from setwise.measures._base import check_surrogate, class_indices, positives, promote_dtype, read_weight
 from setwise.measures.auc import SURROGATES
 
 AVERAGES = {"ova": ("macro", "weighted", "sum"), "mu": ("pair", "sum")}
@@ -89,7 +89,7 @@ def read_classes(
     target = (
         positives(target, check_values=check_values)
         if multilabel
-        else _indices(target, input.shape[-1], check_values=check_values)
+        else class_indices(target, input.shape[-1], check_values=check_values and _checks.values_are_readable())
     )
     if settings.scores == "softmax":
         values = _probabilities(values, by_column=settings.kind == "ova")
@@ -129,16 +129,3 @@ def _check_shapes(input: Tensor, target: Tensor, settings: Settings, *, multilab
             f"Expected `partition` to have a row for each of the {input.shape[-1]} columns of `input`, but got shape "
             f"{tuple(settings.partition.shape)}."
         )
-
-
-def _indices(target: Tensor, classes: int, *, check_values: bool) -> Tensor:
-    if target.is_floating_point() or target.dtype == torch.bool:
-        raise TypeError(f"Expected `target` to hold class indices (an integer dtype), but got {target.dtype}.")
-    if check_values and _checks.values_are_readable() and target.numel():
-        low, high = int(target.min()), int(target.max())
-        if low < 0 or high >= classes:
-            raise _checks.InputError(
-                f"Expected `target` to hold class indices from 0 to {classes - 1}, but it holds "
-                f"{low if low < 0 else high}."
-            )
-    return target.detach().long()

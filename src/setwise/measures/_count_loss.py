@@ -49,9 +49,10 @@ class CountLoss(SetLoss):
     def extra_repr(self) -> str:
         """The settings, for ``repr``."""
         how = self.how
+        own = "".join(f"{name}={getattr(self, name)}, " for name in self.shown)
         # The margin in use: None would not say which.
         shown = f"margin={how.used_margin}, surrogate={how.surrogate!r}, link={how.link!r}, average={how.average!r}"
-        return f"{shown}, counting={how.counting!r}, ignore_index={how.ignore_index}"
+        return f"{own}{shown}, counting={how.counting!r}, ignore_index={how.ignore_index}"
 
 
 class NamedMeasureLoss(CountLoss):
@@ -87,4 +88,4 @@ class NamedMeasureLoss(CountLoss):
         process_group: ProcessGroupLike = None,
     ) -> None:
         how = Counting(margin, surrogate, link, average, counting, ignore_index, check_values, process_group)
-        super().__init__(self.function, how)
+        CountLoss.__init__(self, self.function, how)  # whatever else a subclass is

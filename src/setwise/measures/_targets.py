@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from setwise import _checks
-from setwise.measures._base import positives, prepare, promote_dtype, read_weight
+from setwise.measures._base import class_indices, positives, prepare, promote_dtype, read_weight
 
 # What NumPy reads without a copy; half precision is promoted first, by the long way.
 _PLAIN_SCORES = (torch.float32, torch.float64)
@@ -123,15 +123,8 @@ def _check_shapes(input: Tensor, target: Tensor, average: str, *, exclusive: boo
 
 def _one_hot(target: Tensor, classes: int, *, check_values: bool) -> Tensor:
     """Class indices (N, ...) as booleans (N, C, ...)."""
-    if target.is_floating_point() or target.dtype == torch.bool:
-        raise TypeError(f"Expected `target` to hold class indices (an integer dtype), but got {target.dtype}.")
-    if check_values and target.numel():
-        low, high = int(target.min()), int(target.max())
-        if low < 0 or high >= classes:
-            raise _checks.InputError(
-                f"Expected `target` to hold class indices from 0 to {classes - 1}, but it holds "
-                f"{low if low < 0 else high}; to leave a value out, pass it as `ignore_index`."
-            )
+    hint = "; to leave a value out, pass it as `ignore_index`"
+    target = class_indices(target, classes, check_values=check_values, hint=hint)
     return target.unsqueeze(1) == _along_classes(classes, target.ndim + 1, target.device)
 
 

@@ -13,7 +13,8 @@ from setwise.kernels.fixed_threshold import fixed_point
 from setwise.kernels.operating_point import best_point
 from setwise.kernels.point_rules import Found, Rule
 from setwise.kernels.scaling import unit_torch
-from setwise.measures._base import SetLoss, one_set
+from setwise.kernels.soft_counts import Hinge
+from setwise.measures._base import Reading, SetLoss, one_set
 from setwise.measures._point_settings import Settings, read_settings
 
 
@@ -37,25 +38,19 @@ class OperatingPoint(NamedTuple):
 
 
 def evaluate(scores: Tensor, positive: Tensor, weight: Tensor | None, chosen: Settings) -> tuple[Tensor, Found]:
-    """The loss of each set along the last dimension, and its point.
-
-    The ramp min(1, z / margin) is the hinge of margin 1 on scores in units of the margin, stopped at 1 per sample.
-    """
-    clipped = chosen.surrogate == "ramp"
-    unit, margin = (chosen.margin, 1.0) if clipped else (1.0, chosen.margin)
+    """The loss of each set along the last dimension, and its point."""
+    unit, hinge = unit_and_hinge(chosen.margin, chosen.surrogate)
     dtype = scores.dtype
     scores, threshold = chosen.linked(scores)
-    scores = in_units(scores, unit, clipped=clipped)
+    scores = in_units(scores, unit, clipped=hinge.clipped)
     size: Tensor | float = 1.0
     if weight is not None and (chosen.rule.held != "k" or chosen.rule.share):  # a count k is a weight itself
         weight, size = unit_torch(weight)
         size = size.squeeze(-1)
     if threshold is None:
-        value, found = best_point(scores, positive, weight, chosen.rule, margin=margin, clipped=clipped)
+        value, found = best_point(scores, positive, weight, chosen.rule, hinge)
     else:
-        value, found = fixed_point(
-            scores, positive, weight, chosen.rule, threshold=threshold / unit, margin=margin, clipped=clipped
-        )
+        value, found = fixed_point(scores, positive, weight, chosen.rule, hinge, threshold=threshold / unit)
     found = found._replace(
         threshold=chosen.unlinked(found.threshold * unit),
         tp=found.tp * size,
@@ -64,6 +59,11 @@ def evaluate(scores: Tensor, positive: Tensor, weight: Tensor | None, chosen: Se
         negatives=found.negatives * size,
     )
     return value.to(dtype), found
+
+
+def unit_and_hinge(margin: float, surrogate: str) -> tuple[float, Hinge]:
+    """The ramp min(1, z / margin) is the hinge of margin 1 on scores in units of it, stopped at 1 per sample."""
+    return (margin, Hinge(1.0, clipped=True)) if surrogate == "ramp" else (1.0, Hinge(margin, clipped=False))
 
 
 def in_units(scores: Tensor, unit: float, *, clipped: bool) -> Tensor:
@@ -80,16 +80,10 @@ def in_units(scores: Tensor, unit: float, *, clipped: bool) -> Tensor:
 
 
 def loss(
-    input: Tensor,
-    target: Tensor,
-    weight: Tensor | None,
-    chosen: Settings,
-    *,
-    check_values: bool,
-    process_group: ProcessGroupLike,
+    input: Tensor, target: Tensor, weight: Tensor | None, chosen: Settings, reading: Reading
 ) -> tuple[Tensor, Found]:
     """The loss over all elements of ``input`` as one set, and its point."""
-    return evaluate(*one_set(input, target, weight, check_values=check_values, process_group=process_group), chosen)
+    return evaluate(*one_set(input, target, weight, reading), chosen)
 
 
 class OperatingPointLoss(SetLoss):
@@ -123,11 +117,13 @@ class OperatingPointLoss(SetLoss):
         level, *options = self.shown
         return read_settings(self.kind, getattr(self, level), **{name: getattr(self, name) for name in options})
 
+    def evaluated(self, input: Tensor, target: Tensor, weight: Tensor | None) -> tuple[Tensor, Found]:
+        """The loss and its point, with the options as they are now."""
+        return loss(input, target, weight, self.settings, self.reading)
+
     # Each subclass has a `forward` of its own: torch.compile counts recompilations by the code of that method.
     def _evaluate(self, input: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
-        value, found = loss(
-            input, target, weight, self.settings, check_values=self.check_values, process_group=self.process_group
-        )
+        value, found = self.evaluated(input, target, weight)
         if _checks.values_are_readable():
             self._found = found
         return self.count_defined(value, _defined(found))
@@ -165,14 +161,7 @@ def find_operating_point(
     if not isinstance(measure, OperatingPointLoss):
         raise TypeError(f"Expected `measure` to be a loss at an operating point, but got {type(measure).__name__}.")
     with torch.no_grad():
-        found = loss(
-            input,
-            target,
-            weight,
-            measure.settings,
-            check_values=measure.check_values,
-            process_group=measure.process_group,
-        )[1]
+        found = measure.evaluated(input, target, weight)[1]
     return _describe(measure.settings.rule, found)
 
 

@@ -41,7 +41,7 @@ from setwise import _checks
 from setwise.distributed import ProcessGroupLike
 from setwise.kernels import Term, pair_loss, selected_weight
 from setwise.lp import LinearProgram
-from setwise.measures._base import SetLoss, check_surrogate, one_set, pair_program, positives, prepare
+from setwise.measures._base import Reading, SetLoss, check_surrogate, one_set, pair_program, read_vectors
 
 SURROGATES = ("hinge", "squared_hinge", "ramp")
 REDUCTIONS = ("mean", "sum")
@@ -63,10 +63,7 @@ def auc_program(scores: Tensor, labels: Tensor, *, margin: float = 1.0, weight: 
         min sum_ij w_i w_j z_ij subject to -z_ij <= s_i - s_j - margin and z >= 0.
     """
     _check_settings(margin, "hinge", "sum")
-    scores, weight = prepare(scores, labels, weight, ("scores", "labels"))
-    if scores.ndim != 1:
-        raise _checks.InputError(f"Expected `scores` to be of shape (n,), but got {tuple(scores.shape)}.")
-    positive = positives(labels, name="labels")
+    scores, positive, weight = read_vectors(scores, labels, weight)
     gaps = scores[positive].unsqueeze(1) - scores[~positive]  # shape: (n_pos, n_neg)
     cost = torch.ones_like(gaps) if weight is None else weight[positive].outer(weight[~positive]).to(gaps)
     return pair_program(cost.flatten(), gaps.flatten(), margin)
@@ -101,9 +98,8 @@ def auc_loss(
     """
     _check_settings(margin, surrogate, reduction)
     terms = surrogate_terms(surrogate, margin)
-    return pairwise_loss(
-        input, target, weight, terms, mean=reduction == "mean", check_values=check_values, process_group=process_group
-    )[0]
+    reading = Reading(check_values, process_group)
+    return pairwise_loss(input, target, weight, terms, reading, mean=reduction == "mean")[0]
 
 
 class AUCLoss(SetLoss):
@@ -148,15 +144,8 @@ class AUCLoss(SetLoss):
     def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """The loss of one batch; see :func:`auc_loss`."""
         # The terms are made for every batch: annealing sets the margin between batches.
-        loss, total = pairwise_loss(
-            input,
-            target,
-            weight,
-            surrogate_terms(self.surrogate, self.margin),
-            mean=self.reduction == "mean",
-            check_values=self.check_values,
-            process_group=self.process_group,
-        )
+        terms, mean = surrogate_terms(self.surrogate, self.margin), self.reduction == "mean"
+        loss, total = pairwise_loss(input, target, weight, terms, self.reading, mean=mean)
         return self.count_defined(loss, total > 0)
 
 
@@ -181,10 +170,9 @@ def pairwise_loss(
     target: Tensor,
     weight: Tensor | None,
     terms: tuple[Term, ...],
+    reading: Reading,
     *,
-    mean: bool,
-    check_values: bool,
-    process_group: ProcessGroupLike,
+    mean: bool = True,
     shares: tuple[float, float] | None = None,
 ) -> tuple[Tensor, Tensor | float]:
     """The sum or mean over the pairs, and the weight of the pairs.
@@ -194,20 +182,17 @@ def pairwise_loss(
         target: Labels.
         weight: Per-sample weights, or None.
         terms: What is summed over the pairs.
+        reading: Whether values are checked, and over which ranks the set is spread.
         mean: Whether to divide by the weight of the pairs.
-        check_values: Refuse scores that are not finite and labels other than 0 and 1.
-        process_group: Over which ranks the set is spread.
         shares: Of the negatives the highest, of the positives the lowest that make pairs; None for all.
     """
-    scores, positive, weight = one_set(
-        input, target, weight, check_values=check_values, process_group=process_group, check_finite=False
-    )
+    scores, positive, weight = one_set(input, target, weight, reading, check_finite=False)
     # After the gathering: which samples are highest is a question about the whole set, not about a rank's part.
     if shares is not None:
         weight = selected_weight(scores, positive, weight, negatives_share=shares[0], positives_share=shares[1])
     loss, total = pair_loss(scores, positive, weight, terms, mean=mean)
     # A score that is not finite cannot give a finite value, so a finite value needs no further pass over the scores.
     readable = isinstance(total, float) or _checks.values_are_readable()
-    if check_values and readable and (total == 0 or not math.isfinite(loss.item())):
+    if reading.check_values and readable and (total == 0 or not math.isfinite(loss.item())):
         _checks.all_finite("input", input)
     return loss, total

@@ -43,8 +43,8 @@ from __future__ import annotations
 from torch import Tensor
 
 from setwise.distributed import ProcessGroupLike
-from setwise.kernels import Term, precision_loss
-from setwise.measures._base import SetLoss, check_surrogate, one_set
+from setwise.kernels import precision_loss
+from setwise.measures._base import Reading, SetLoss, check_surrogate, one_set
 from setwise.measures.auc import surrogate_terms
 
 SURROGATES = ("hinge", "ramp")
@@ -77,14 +77,8 @@ def average_precision_loss(
         gradient.
     """
     check_surrogate(surrogate, margin, SURROGATES)
-    return _loss(
-        input,
-        target,
-        weight,
-        surrogate_terms(surrogate, margin),
-        check_values=check_values,
-        process_group=process_group,
-    )[0]
+    one = one_set(input, target, weight, Reading(check_values, process_group))
+    return precision_loss(*one, surrogate_terms(surrogate, margin))[0]
 
 
 class AveragePrecisionLoss(SetLoss):
@@ -125,24 +119,8 @@ class AveragePrecisionLoss(SetLoss):
 
     def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """The loss of one batch; see :func:`average_precision_loss`."""
-        # For every batch: annealing sets the margin between batches.
-        terms = surrogate_terms(self.surrogate, self.margin)
-        loss, total = _loss(
-            input, target, weight, terms, check_values=self.check_values, process_group=self.process_group
-        )
+        # The scores are checked beforehand: a loss in [0, 1] need not show one that is not finite.
+        one = one_set(input, target, weight, self.reading)
+        # The terms are made for every batch: annealing sets the margin between batches.
+        loss, total = precision_loss(*one, surrogate_terms(self.surrogate, self.margin))
         return self.count_defined(loss, total > 0)
-
-
-def _loss(
-    input: Tensor,
-    target: Tensor,
-    weight: Tensor | None,
-    terms: tuple[Term, ...],
-    *,
-    check_values: bool,
-    process_group: ProcessGroupLike,
-) -> tuple[Tensor, Tensor | float]:
-    # The scores are checked beforehand: a loss in [0, 1] need not show one that is not finite.
-    return precision_loss(
-        *one_set(input, target, weight, check_values=check_values, process_group=process_group), terms
-    )

@@ -26,7 +26,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -48,6 +48,13 @@ _ROUNDING = 1e-13  # share of a class that stands for none of it
 _LEAST_RIGHT = 0.01  # share of a class at which derivatives are taken where even less of it is right
 
 CountFunction = Callable[[Any, Any, Any, Any], Any]  # of tensors, or of numbers that carry derivatives
+
+
+class _Asked(NamedTuple):
+    """A function of the counts, and whether a set of one class leaves it undefined."""
+
+    measure: CountFunction
+    both_classes: bool
 
 
 @dataclass(frozen=True)
@@ -99,13 +106,14 @@ class Counting:
             weight: Per-sample weights of the target's shape, or None.
             both_classes: Whether the measure needs negatives too, not positives alone.
         """
+        asked = _Asked(measure, both_classes)
         readable, ranks = _checks.values_are_readable(), active(self.process_group)
         look = self.check_values and readable
         usual = self.average == "binary" and self.counting == "batch" and self.ignore_index is None
         if readable and ranks is None and weight is None and usual:
             plain = read_plain(input, target, check_values=look)
             if plain is not None:
-                return self._one_set(measure, input, plain, None, None, both_classes=both_classes)
+                return self._one_set(asked, input, plain, None, None)
 
         def read() -> tuple[Tensor, Tensor, Tensor | None]:
             found = read_targets(
@@ -130,18 +138,11 @@ class Counting:
             if scores.ndim != 1:
                 scores, positive = scores.flatten(), positive.flatten()
                 weight = None if weight is None else weight.flatten()
-            return self._one_set(measure, scores, positive.numpy(), weight, ranks, both_classes=both_classes)
-        return self._all_sets(measure, scores, positive, weight, ranks, both_classes=both_classes)
+            return self._one_set(asked, scores, positive.numpy(), weight, ranks)
+        return self._all_sets(asked, scores, positive, weight, ranks)
 
     def _one_set(
-        self,
-        measure: CountFunction,
-        scores: Tensor,
-        label: NDArray[np.bool_],
-        weight: Tensor | None,
-        ranks: Ranks | None,
-        *,
-        both_classes: bool,
+        self, asked: _Asked, scores: Tensor, label: NDArray[np.bool_], weight: Tensor | None, ranks: Ranks | None
     ) -> tuple[Tensor, bool]:
         """One set on the CPU: counts with NumPy, then the function and its two derivatives on single numbers."""
         fn, fp, n_pos, n_neg, slope, exponent = errors_numpy(
@@ -154,10 +155,10 @@ class Counting:
         )
         if ranks is not None:
             fn, fp, n_pos, n_neg = ranks.sum_numbers((fn, fp, n_pos, n_neg))
-        defined = n_pos > 0 and (n_neg > 0 or not both_classes)
+        defined = n_pos > 0 and (n_neg > 0 or not asked.both_classes)
         if not defined:
             return attach_numpy(scores, 0.0, np.zeros_like(slope)), False
-        value, by_fn, by_fp = differentiate(measure, (fn, fp), (n_pos, n_neg), keep=self.surrogate == "hinge")
+        value, by_fn, by_fp = differentiate(asked.measure, (fn, fp), (n_pos, n_neg), keep=self.surrogate == "hinge")
         if ranks is not None:
             by_fn, by_fp = ranks.factor * by_fn, ranks.factor * by_fp
         with np.errstate(over="ignore"):  # what is beyond a float32 is infinite
@@ -166,20 +167,13 @@ class Counting:
 
         def derivative(again: Tensor) -> Tensor:
             positive = torch.from_numpy(label)
-            loss, _ = self._all_sets(measure, again, positive, weight, ranks, both_classes=both_classes)
+            loss, _ = self._all_sets(asked, again, positive, weight, ranks)
             return torch.autograd.grad(loss, again, create_graph=True)[0]
 
         return attach_numpy(scores, 1 - value, slope, derivative), True
 
     def _all_sets(
-        self,
-        measure: CountFunction,
-        scores: Tensor,
-        positive: Tensor,
-        weight: Tensor | None,
-        ranks: Ranks | None,
-        *,
-        both_classes: bool,
+        self, asked: _Asked, scores: Tensor, positive: Tensor, weight: Tensor | None, ranks: Ranks | None
     ) -> tuple[Tensor, Tensor]:
         """Any number of images and classes, on any device and under any transform."""
         phi = scores.tanh() if self.link == "tanh" else scores
@@ -188,11 +182,11 @@ class Counting:
         fn, fp = self._errors(phi, positive, weight, dims)
         if ranks is not None and self.counting == "batch":
             fn, fp, n_pos, n_neg = ranks.sum(fn, fp, n_pos, n_neg)
-        defined = (n_pos > 0) & (n_neg > 0) if both_classes else n_pos > 0
+        defined = (n_pos > 0) & (n_neg > 0) if asked.both_classes else n_pos > 0
         # What is not defined is replaced by counts that any function can take, and left out below.
         n_pos, n_neg = torch.where(defined, n_pos, 1.0), torch.where(defined, n_neg, 1.0)
         fn, fp = torch.where(defined, fn, 0.5), torch.where(defined, fp, 0.5)
-        value = evaluate(measure, (fn, fp), (n_pos, n_neg), keep=self.surrogate == "hinge")
+        value = evaluate(asked.measure, (fn, fp), (n_pos, n_neg), keep=self.surrogate == "hinge")
         loss, defined = self._average(torch.where(defined, 1 - value, 0.0), defined, n_pos, ranks)
         return loss.to(scores.dtype), defined
 

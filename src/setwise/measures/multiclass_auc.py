@@ -52,7 +52,7 @@ from setwise.distributed import ProcessGroupLike, active
 from setwise.kernels import class_pair_loss, pair_loss
 from setwise.kernels.scaling import unit_torch
 from setwise.lp import LinearProgram
-from setwise.measures._base import SetLoss, pair_program
+from setwise.measures._base import Reading, SetLoss, pair_program
 from setwise.measures._class_targets import Settings, class_scale, read_classes
 from setwise.measures.auc import surrogate_terms
 
@@ -130,7 +130,7 @@ def multiclass_auc_loss(
         A scalar. A set in which no class can be compared with another gives 0 with zero gradient.
     """
     settings = Settings.checked(kind, partition, scores, average, margin, surrogate)
-    return _loss(input, target, weight, settings, check_values=check_values, process_group=process_group)[0]
+    return _loss(input, target, weight, settings, Reading(check_values, process_group))[0]
 
 
 class MulticlassAUCLoss(SetLoss):
@@ -186,10 +186,7 @@ class MulticlassAUCLoss(SetLoss):
     def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """The loss of one batch; see :func:`multiclass_auc_loss`."""
         settings = Settings(self.kind, self.partition, self.scores, self.average, self.margin, self.surrogate)
-        loss, defined = _loss(
-            input, target, weight, settings, check_values=self.check_values, process_group=self.process_group
-        )
-        return self.count_defined(loss, defined)
+        return self.count_defined(*_loss(input, target, weight, settings, self.reading))
 
     def extra_repr(self) -> str:
         """The settings, for ``repr``."""
@@ -304,19 +301,13 @@ def _comparisons(
 
 
 def _loss(
-    input: Tensor,
-    target: Tensor,
-    weight: Tensor | None,
-    settings: Settings,
-    *,
-    check_values: bool,
-    process_group: ProcessGroupLike,
+    input: Tensor, target: Tensor, weight: Tensor | None, settings: Settings, reading: Reading
 ) -> tuple[Tensor, Tensor]:
     def read() -> tuple[Tensor, Tensor, Tensor | None]:
         if isinstance(input, Tensor) and input.ndim != 2:
             raise _checks.InputError(f"Expected `input` to be of shape (n, C), but got {tuple(input.shape)}.")
-        return read_classes(input, target, weight, settings, check_values=check_values)
+        return read_classes(input, target, weight, settings, check_values=reading.check_values)
 
-    ranks = active(process_group)
+    ranks = active(reading.process_group)
     values, classes, weights = read() if ranks is None else ranks.gather(read, input)
     return _value(values, classes, weights, settings)

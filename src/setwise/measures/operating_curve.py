@@ -49,9 +49,9 @@ from setwise.kernels.point_rules import TOLERANCE
 from setwise.kernels.scaling import unit_torch
 from setwise.kernels.soft_counts import counts_torch
 from setwise.lp import LinearProgram
-from setwise.measures._base import SetLoss, check_surrogate, one_set, positives, prepare
+from setwise.measures._base import Reading, SetLoss, check_surrogate, one_set, positives, prepare
 from setwise.measures._point_settings import SURROGATES
-from setwise.measures._thresholded import in_units
+from setwise.measures._thresholded import in_units, unit_and_hinge
 from setwise.measures.operating_point_programs import precision_at_recall_program, tpr_at_fpr_program
 
 KINDS = ("roc", "pr")
@@ -124,8 +124,8 @@ def operating_curve_area(
     _check_settings(kind, 1, margin, surrogate)
     scores, weight = prepare(scores, labels, weight, ("scores", "labels"))
     positive = positives(labels, name="labels")
-    unit, width, clipped = _units(margin, surrogate)
-    counts = counts_torch(in_units(scores, unit, clipped=clipped), positive, weight, margin=width, clipped=clipped)
+    unit, hinge = unit_and_hinge(margin, surrogate)
+    counts = counts_torch(in_units(scores, unit, clipped=hinge.clipped), positive, weight, hinge)
     defined = (counts.positives > 0) & (counts.negatives > 0)  # shape: (*batch, 1)
     P, N = (torch.where(defined, total, 1) for total in (counts.positives, counts.negatives))
     # Outside of the keys nothing is missing, or nothing is a false positive: no area there.
@@ -179,9 +179,8 @@ def operating_curve_loss(
         A scalar. A set of one class only (by weight) gives 0 with zero gradient.
     """
     _check_settings(kind, points, margin, surrogate)
-    return _loss(
-        input, target, weight, kind, points, margin, surrogate, check_values=check_values, process_group=process_group
-    )[0]
+    one = one_set(input, target, weight, Reading(check_values, process_group))
+    return _evaluate(*one, kind, points, margin, surrogate)[0]
 
 
 class OperatingCurveLoss(SetLoss):
@@ -226,10 +225,8 @@ class OperatingCurveLoss(SetLoss):
 
     def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """The loss of one batch; see :func:`operating_curve_loss`."""
-        options = (self.kind, self.points, self.margin, self.surrogate)
-        loss, total = _loss(
-            input, target, weight, *options, check_values=self.check_values, process_group=self.process_group
-        )
+        one = one_set(input, target, weight, self.reading)
+        loss, total = _evaluate(*one, self.kind, self.points, self.margin, self.surrogate)
         return self.count_defined(loss, total > 0)
 
 
@@ -239,36 +236,15 @@ def _check_settings(kind: str, points: int, margin: float, surrogate: str) -> No
     check_surrogate(surrogate, margin, SURROGATES)
 
 
-def _units(margin: float, surrogate: str) -> tuple[float, float, bool]:
-    """The ramp is the hinge of margin 1, clipped, on scores in units of the margin."""
-    return (margin, 1.0, True) if surrogate == "ramp" else (1.0, margin, False)
-
-
 def _evaluate(
     scores: Tensor, positive: Tensor, weight: Tensor | None, kind: str, points: int, margin: float, surrogate: str
 ) -> tuple[Tensor, Tensor | float]:
-    unit, width, clipped = _units(float(margin), surrogate)
+    unit, hinge = unit_and_hinge(float(margin), surrogate)
     weight = None if weight is None else unit_torch(weight)[0]
     value, total = curve_loss(
-        in_units(scores, unit, clipped=clipped), positive, weight, kind, points, margin=width, clipped=clipped
+        in_units(scores, unit, clipped=hinge.clipped), positive, weight, hinge, kind=kind, points=points
     )
     return value.to(scores.dtype), total
-
-
-def _loss(
-    input: Tensor,
-    target: Tensor,
-    weight: Tensor | None,
-    kind: str,
-    points: int,
-    margin: float,
-    surrogate: str,
-    *,
-    check_values: bool,
-    process_group: ProcessGroupLike,
-) -> tuple[Tensor, Tensor | float]:
-    scores, positive, weight = one_set(input, target, weight, check_values=check_values, process_group=process_group)
-    return _evaluate(scores, positive, weight, kind, points, margin, surrogate)
 
 
 def _share_of_false(tp: Tensor, fp: Tensor, rising: Tensor, falling: Tensor, length: Tensor) -> Tensor:

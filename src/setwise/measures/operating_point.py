@@ -60,6 +60,7 @@ from torch import Tensor
 
 from setwise.distributed import ProcessGroupLike
 from setwise.measures import _thresholded
+from setwise.measures._base import Reading
 from setwise.measures._point_settings import read_settings
 from setwise.measures._thresholded import OperatingPointLoss
 
@@ -100,7 +101,7 @@ def precision_at_recall_loss(
     chosen = read_settings(
         "precision@recall", recall, margin, at=at, threshold=threshold, surrogate=surrogate, link=link
     )
-    return _thresholded.loss(input, target, weight, chosen, check_values=check_values, process_group=process_group)[0]
+    return _thresholded.loss(input, target, weight, chosen, Reading(check_values, process_group))[0]
 
 
 class PrecisionAtRecallLoss(OperatingPointLoss):
@@ -172,7 +173,7 @@ def recall_at_precision_loss(
     ``precision`` is the floor, in (0, 1); other arguments and the result are as for :func:`precision_at_recall_loss`.
     """
     chosen = read_settings("recall@precision", precision, margin, threshold=threshold, surrogate=surrogate, link=link)
-    return _thresholded.loss(input, target, weight, chosen, check_values=check_values, process_group=process_group)[0]
+    return _thresholded.loss(input, target, weight, chosen, Reading(check_values, process_group))[0]
 
 
 class RecallAtPrecisionLoss(OperatingPointLoss):
@@ -233,7 +234,7 @@ def tpr_at_fpr_loss(
     ``fpr`` is the ceiling, in (0, 1); other arguments and the result are as for :func:`precision_at_recall_loss`.
     """
     chosen = read_settings("tpr@fpr", fpr, margin, threshold=threshold, surrogate=surrogate, link=link)
-    return _thresholded.loss(input, target, weight, chosen, check_values=check_values, process_group=process_group)[0]
+    return _thresholded.loss(input, target, weight, chosen, Reading(check_values, process_group))[0]
 
 
 class TPRAtFPRLoss(OperatingPointLoss):
@@ -288,7 +289,7 @@ def fpr_at_tpr_loss(
     ``tpr`` is the floor, in (0, 1]; other arguments and the result are as for :func:`precision_at_recall_loss`.
     """
     chosen = read_settings("fpr@tpr", tpr, margin, threshold=threshold, surrogate=surrogate, link=link)
-    return _thresholded.loss(input, target, weight, chosen, check_values=check_values, process_group=process_group)[0]
+    return _thresholded.loss(input, target, weight, chosen, Reading(check_values, process_group))[0]
 
 
 class FPRAtTPRLoss(OperatingPointLoss):
@@ -355,7 +356,7 @@ def precision_at_k_loss(
         A scalar. A set of one class only (by weight) gives 0 with zero gradient.
     """
     chosen = read_settings("precision@k", k, margin, surrogate=surrogate, link=link)
-    return _thresholded.loss(input, target, weight, chosen, check_values=check_values, process_group=process_group)[0]
+    return _thresholded.loss(input, target, weight, chosen, Reading(check_values, process_group))[0]
 
 
 class PrecisionAtKLoss(OperatingPointLoss):

@@ -24,7 +24,7 @@ from torch import Tensor
 from setwise import _checks
 from setwise.kernels.point_rules import Rule
 from setwise.lp import LinearProgram
-from setwise.measures._base import positives, prepare
+from setwise.measures._base import read_vectors
 from setwise.measures._point_settings import Settings, read_settings
 
 
@@ -198,10 +198,7 @@ def _objective(pieces: _Pieces, rule: Rule, P: float, N: float) -> tuple[Tensor,
 
 
 def _pieces(scores: Tensor, labels: Tensor, weight: Tensor | None, chosen: Settings) -> _Pieces:
-    scores, weight = prepare(scores, labels, weight, ("scores", "labels"))
-    if scores.ndim != 1:
-        raise _checks.InputError(f"Expected `scores` to be of shape (n,), but got {tuple(scores.shape)}.")
-    positive = positives(labels, name="labels")
+    scores, positive, weight = read_vectors(scores, labels, weight)
     if weight is not None:
         _checks.all_non_negative("weight", weight)
     w = torch.ones_like(scores.detach()) if weight is None else weight.to(scores)

@@ -44,7 +44,7 @@ from torch import Tensor
 from setwise import _checks
 from setwise.distributed import ProcessGroupLike
 from setwise.lp import LinearProgram
-from setwise.measures._base import SetLoss, check_surrogate, positives, prepare
+from setwise.measures._base import Reading, SetLoss, check_surrogate, read_vectors
 from setwise.measures.auc import SURROGATES, pairwise_loss, surrogate_terms
 
 
@@ -71,10 +71,7 @@ def partial_auc_program(
         weight: Per-sample weights.  # shape: (n,)
     """
     _check_settings(max_fpr, min_tpr, margin, "hinge")
-    scores, weight = prepare(scores, labels, weight, ("scores", "labels"))
-    if scores.ndim != 1:
-        raise _checks.InputError(f"Expected `scores` to be of shape (n,), but got {tuple(scores.shape)}.")
-    positive = positives(labels, name="labels")
+    scores, positive, weight = read_vectors(scores, labels, weight)
     w = torch.ones_like(scores) if weight is None else weight.to(scores)
     w_pos, w_neg = w[positive], w[~positive]
     # Shares of weight, so that a weight of 2 is two samples.
@@ -124,16 +121,8 @@ def partial_auc_loss(
         A scalar. A set without any pair (one class only, empty, all weights of a class 0) gives 0 with zero gradient.
     """
     _check_settings(max_fpr, min_tpr, margin, surrogate)
-    return pairwise_loss(
-        input,
-        target,
-        weight,
-        surrogate_terms(surrogate, margin),
-        mean=True,
-        check_values=check_values,
-        process_group=process_group,
-        shares=(max_fpr, 1 - min_tpr),
-    )[0]
+    terms, reading = surrogate_terms(surrogate, margin), Reading(check_values, process_group)
+    return pairwise_loss(input, target, weight, terms, reading, shares=(max_fpr, 1 - min_tpr))[0]
 
 
 class PartialAUCLoss(SetLoss):
@@ -180,16 +169,8 @@ class PartialAUCLoss(SetLoss):
 
     def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """The loss of one batch; see :func:`partial_auc_loss`."""
-        loss, total = pairwise_loss(
-            input,
-            target,
-            weight,
-            surrogate_terms(self.surrogate, self.margin),
-            mean=True,
-            check_values=self.check_values,
-            process_group=self.process_group,
-            shares=(self.max_fpr, 1 - self.min_tpr),
-        )
+        terms, shares = surrogate_terms(self.surrogate, self.margin), (self.max_fpr, 1 - self.min_tpr)
+        loss, total = pairwise_loss(input, target, weight, terms, self.reading, shares=shares)
         return self.count_defined(loss, total > 0)
 
 

@@ -205,6 +205,8 @@ class RatioLoss(CountLoss):
     tensor(0.5000)
     """
 
+    shown = ("numerator", "denominator")
+
     def __init__(
         self,
         numerator: Coefficients,
@@ -227,10 +229,6 @@ class RatioLoss(CountLoss):
         """1 - the measure of one batch; see :func:`ratio_loss`."""
         return self.batch_loss(input, target, weight)
 
-    def extra_repr(self) -> str:
-        """The settings, for ``repr``."""
-        return f"numerator={self.numerator}, denominator={self.denominator}, {super().extra_repr()}"
-
 
 class FBetaLoss(CountLoss):
     """:func:`fbeta_loss` as a module: 1 - F-beta.
@@ -245,6 +243,8 @@ class FBetaLoss(CountLoss):
     >>> loss(torch.eye(3), torch.tensor([0, 1, 2]))
     tensor(0.)
     """
+
+    shown = ("beta",)
 
     def __init__(
         self,
@@ -268,10 +268,6 @@ class FBetaLoss(CountLoss):
         """1 - the measure of one batch; see :func:`fbeta_loss`."""
         return self.batch_loss(input, target, weight)
 
-    def extra_repr(self) -> str:
-        """The settings, for ``repr``."""
-        return f"beta={self.beta}, {super().extra_repr()}"
-
 
 class JaccardLoss(NamedMeasureLoss):
     """:func:`jaccard_loss` as a module: 1 - IoU.
@@ -294,7 +290,7 @@ class JaccardLoss(NamedMeasureLoss):
         return self.batch_loss(input, target, weight)
 
 
-class DiceLoss(FBetaLoss):
+class DiceLoss(NamedMeasureLoss, FBetaLoss):
     """:func:`dice_loss` as a module: 1 - Dice's coefficient, the same as ``FBetaLoss(1)``.
 
     Args:
@@ -306,29 +302,8 @@ class DiceLoss(FBetaLoss):
     tensor(0.5000)
     """
 
-    def __init__(
-        self,
-        *,
-        margin: float | None = None,
-        surrogate: str = "hinge",
-        link: str = "identity",
-        average: str = "binary",
-        counting: str = "batch",
-        ignore_index: int | None = None,
-        check_values: bool = True,
-        process_group: ProcessGroupLike = None,
-    ) -> None:
-        super().__init__(
-            1.0,
-            margin=margin,
-            surrogate=surrogate,
-            link=link,
-            average=average,
-            counting=counting,
-            ignore_index=ignore_index,
-            check_values=check_values,
-            process_group=process_group,
-        )
+    function = staticmethod(measure_of(fbeta_ratio(1.0)))
+    beta = 1.0
 
     def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """1 - the measure of one batch; see :func:`dice_loss`."""
@@ -348,6 +323,8 @@ class TverskyLoss(CountLoss):
     >>> TverskyLoss(0.3, 0.7)(torch.tensor([2.0, -2.0]), torch.tensor([1, 1]))  # 1 / (1 + 0.7)
     tensor(0.4118)
     """
+
+    shown = ("alpha", "beta")
 
     def __init__(
         self,
@@ -372,7 +349,3 @@ class TverskyLoss(CountLoss):
     def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """1 - the measure of one batch; see :func:`tversky_loss`."""
         return self.batch_loss(input, target, weight)
-
-    def extra_repr(self) -> str:
-        """The settings, for ``repr``."""
-        return f"alpha={self.alpha}, beta={self.beta}, {super().extra_repr()}"

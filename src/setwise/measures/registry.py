@@ -116,6 +116,13 @@ def _read(name: MeasureName) -> Measure | None:
     return None if kind is None else _counts(name.text, kind, name.words)
 
 
+def _measure(name: MeasureName, kind: _Kind, **rest: Any) -> Measure:
+    """The measure of a kind, its settings in place."""
+    program = None if kind.program is None else partial(kind.program, **kind.settings)
+    loss, metric = partial(kind.loss, **kind.settings), metrics.metric_by_name(name.text)
+    return Measure(name.text, kind.title, loss, metric, program, **rest)
+
+
 def _of_a_ranking(name: MeasureName) -> Measure | None:
     """An area for two classes, exact or, with a number, by a grid of so many points."""
     if name.words or len(name.numbers) > 1:
@@ -135,14 +142,8 @@ def _multiclass_auc(name: MeasureName) -> Measure | None:
     if options is None:
         return None
     settings: dict[str, Any] = {"kind": name.kind.removeprefix("auc_"), **options}
-    return Measure(
-        name.text,
-        title,
-        partial(multiclass_auc.MulticlassAUCLoss, **settings),
-        metrics.metric_by_name(name.text),
-        partial(multiclass_auc.multiclass_auc_program, **settings),
-        layout="classes",
-    )
+    kind = _Kind(title, multiclass_auc.MulticlassAUCLoss, multiclass_auc.multiclass_auc_program, settings)
+    return _measure(name, kind, layout="classes")
 
 
 def _by_a_grid(text: str, name: str, number: float) -> Measure:
@@ -198,19 +199,14 @@ def _at_a_point(name: MeasureName) -> Measure:
     loss_of, program_of = _POINTS[name.kind]
     measure, _, held = name.kind.partition("@")
     level = {held: name.numbers[0]}
-    # The metric is looked up first: it refuses a k that has no meaning.
-    if held == "k":
-        metric = metrics.metric_by_name(name.text)
-        title = f"Precision at {name.numbers[0]}"
-        return Measure(name.text, title, partial(loss_of, **level), metric, partial(program_of, **level))
+    if held == "k":  # the look for the metric refuses one that has no meaning
+        return _measure(name, _Kind(f"Precision at {name.numbers[0]}", loss_of, program_of, level))
     loss_of(**level)  # refuses levels out of range
     _, sign, number = re.split("(>=|<=)", name.text)
-    return Measure(
-        name.text,
-        f"{_RATE_TITLES[measure]} at {held if held in ('precision', 'recall') else held.upper()} {name.numbers[0]:g}",
-        partial(loss_of, **level),
-        metrics.metric_by_name(name.text),
-        partial(program_of, **level),
+    rate = held if held in ("precision", "recall") else held.upper()
+    return _measure(
+        name,
+        _Kind(f"{_RATE_TITLES[measure]} at {rate} {name.numbers[0]:g}", loss_of, program_of, level),
         maximize_threshold="specificity" if measure == "fpr" else {"tpr": "recall"}.get(measure, measure),
         subject_to=f"{ {'tpr': 'recall'}.get(held, held) }{sign}{number}",
         minimize=measure == "fpr",
@@ -219,7 +215,5 @@ def _at_a_point(name: MeasureName) -> Measure:
 
 def _partial(name: MeasureName) -> Measure:
     settings: dict[str, Any] = dict(zip(("max_fpr", "min_tpr"), name.numbers, strict=True))
-    loss = partial(partial_auc.PartialAUCLoss, **settings)
-    loss()  # refuses levels out of range
-    program = partial(partial_auc.partial_auc_program, **settings)
-    return Measure(name.text, "Partial AUROC", loss, metrics.metric_by_name(name.text), program)
+    partial_auc.PartialAUCLoss(**settings)  # refuses levels out of range
+    return _measure(name, _Kind("Partial AUROC", partial_auc.PartialAUCLoss, partial_auc.partial_auc_program, settings))

@@ -10,6 +10,7 @@ among a few adapts to them.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -73,3 +74,11 @@ def floor_log_evalues(weight: Floats, level: float) -> Floats:
         Falling values; the first is with all rows flagged, the last with none.  # shape: (n + 1,)
     """
     return running_log_evalues((1 - level) / level * weight, -weight)
+
+
+def last_passing(passes: Callable[[float], bool], start: float, end: float, halvings: int) -> float:
+    """The level nearest to ``end``, seen from ``start``, that still passes, by bisection."""
+    for _ in range(halvings):
+        middle = (start + end) / 2
+        start, end = (middle, end) if passes(middle) else (start, middle)
+    return start

@@ -69,18 +69,25 @@ def read_sample(scores: Values, labels: Values, weight: Values | None, *, name: 
     same_length("labels", label_array, name, score_array)
     _checks.all_finite(name, score_array)
     positive = read_binary(label_array)
-    if weight is None:
+    weight_array = read_row_weights(weight, name, score_array)
+    if weight_array is None:
         return Sample(score_array, positive, None)
-
-    weight_array = read_vector("weight", weight).astype(np.float64)
-    same_length("weight", weight_array, name, score_array)
-    _checks.all_non_negative("weight", weight_array)
     keep = weight_array > 0
     if keep.all():
         return Sample(score_array, positive, weight_array)
     if not keep.any():
         raise InputError("Expected `weight` to have at least one value above zero, but all are zero.")
     return Sample(score_array[keep], positive[keep], weight_array[keep])
+
+
+def read_row_weights(weight: Values | None, name: str, rows: NDArray[Any]) -> Floats | None:
+    """Non-negative weights, one for each of the rows; or None."""
+    if weight is None:
+        return None
+    array = read_vector("weight", weight).astype(np.float64)
+    same_length("weight", array, name, rows)
+    _checks.all_non_negative("weight", array)
+    return array
 
 
 def read_binary(labels: NDArray[Any]) -> NDArray[np.bool_]:

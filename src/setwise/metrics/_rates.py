@@ -25,46 +25,6 @@ def ratio(top: ArrayLike, bottom: ArrayLike) -> Floats:
     return result
 
 
-def precision(tp: Floats, fp: Floats, fn: Floats, tn: Floats) -> Floats:  # noqa: ARG001 (all rates have one signature)
-    """Share of positives among the samples predicted positive."""
-    return ratio(tp, tp + fp)
-
-
-def recall(tp: Floats, fp: Floats, fn: Floats, tn: Floats) -> Floats:  # noqa: ARG001
-    """Share of the positives that are found; the true positive rate."""
-    return ratio(tp, tp + fn)
-
-
-def fpr(tp: Floats, fp: Floats, fn: Floats, tn: Floats) -> Floats:  # noqa: ARG001
-    """Share of the negatives that are predicted positive."""
-    return ratio(fp, fp + tn)
-
-
-def fnr(tp: Floats, fp: Floats, fn: Floats, tn: Floats) -> Floats:  # noqa: ARG001
-    """Share of the positives that are missed."""
-    return ratio(fn, tp + fn)
-
-
-def specificity(tp: Floats, fp: Floats, fn: Floats, tn: Floats) -> Floats:  # noqa: ARG001
-    """Share of the negatives that are predicted negative."""
-    return ratio(tn, fp + tn)
-
-
-def accuracy(tp: Floats, fp: Floats, fn: Floats, tn: Floats) -> Floats:
-    """Share of correct predictions."""
-    return ratio(tp + tn, tp + fp + fn + tn)
-
-
-def positive_rate(tp: Floats, fp: Floats, fn: Floats, tn: Floats) -> Floats:
-    """Share of samples predicted positive."""
-    return ratio(tp + fp, tp + fp + fn + tn)
-
-
-def jaccard(tp: Floats, fp: Floats, fn: Floats, tn: Floats) -> Floats:  # noqa: ARG001
-    """Intersection over union of the true and the predicted positives."""
-    return ratio(tp, tp + fp + fn)
-
-
 def balanced_accuracy(tp: Floats, fp: Floats, fn: Floats, tn: Floats) -> Floats:
     """Mean of recall and specificity; with one class only, the one of them that is defined."""
     of_positives, of_negatives = recall(tp, fp, fn, tn), specificity(tp, fp, fn, tn)
@@ -116,23 +76,22 @@ def tversky(alpha: float, beta: float) -> Rate:
     return weighted_ratio((1, 0, 0, 0), (1, alpha, beta, 0))
 
 
-def cost(miss: float, false_alarm: float) -> Rate:
-    """Expected cost per case, (miss fn + false_alarm fp) / n."""
-    return weighted_ratio((0, false_alarm, miss, 0), (1, 1, 1, 1))
-
-
 def weighted_ratio(numerator: Sequence[float], denominator: Sequence[float]) -> Rate:
     """A ratio of two weighted sums of (tp, fp, fn, tn)."""
+    above, below = ([(k, c) for k, c in enumerate(part) if c] for part in (numerator, denominator))
 
     def rate(tp: Floats, fp: Floats, fn: Floats, tn: Floats) -> Floats:
         cells = (tp, fp, fn, tn)
-        return ratio(_weighted_sum(numerator, cells), _weighted_sum(denominator, cells))
+        return ratio(_weighted_sum(above, cells), _weighted_sum(below, cells))
 
     return rate
 
 
-def _weighted_sum(coefficients: Sequence[float], cells: tuple[Floats, Floats, Floats, Floats]) -> Floats:
-    return sum((c * cell for c, cell in zip(coefficients, cells, strict=True) if c), np.zeros_like(cells[0]))
+def _weighted_sum(weights: Sequence[tuple[int, float]], cells: Sequence[Floats]) -> Floats:
+    """The sum of weight times cell, by the cells' places."""
+    # + 0.0: a negative weight makes -0.0 of a count of 0.
+    terms = [cells[k] if c == 1 else c * cells[k] + 0.0 for k, c in weights]
+    return sum(terms[1:], terms[0]) if terms else np.zeros_like(cells[0])
 
 
 def zero_filled(rate: Rate) -> Rate:
@@ -144,31 +103,9 @@ def zero_filled(rate: Rate) -> Rate:
     return filled
 
 
-_FORMULAS: Mapping[str, Rate] = {
-    "precision": precision,
-    "recall": recall,
-    "tpr": recall,
-    "fpr": fpr,
-    "fnr": fnr,
-    "specificity": specificity,
-    "accuracy": accuracy,
-    "balanced_accuracy": balanced_accuracy,
-    "f1": fbeta(1.0),
-    "dice": fbeta(1.0),
-    "jaccard": jaccard,
-    "iou": jaccard,
-    "positive_rate": positive_rate,
-    "youden": youden,
-    "g_mean": g_mean,
-    "mcc": mcc,
-    "kappa": kappa,
-}
-
-RATES: Mapping[str, Rate] = {name: zero_filled(formula) for name, formula in _FORMULAS.items()}
-
-# Weights of (tp, fp, fn, tn) above and below the fraction, for the rates that are ratios of weighted sums of counts.
+# By name: a function, or the weights of (tp, fp, fn, tn) above and below the fraction of a ratio of weighted sums.
 Terms = tuple[tuple[float, float, float, float], tuple[float, float, float, float]]
-TERMS: Mapping[str, Terms] = {
+_BY_NAME: Mapping[str, Rate | Terms] = {
     "precision": ((1, 0, 0, 0), (1, 1, 0, 0)),
     "recall": ((1, 0, 0, 0), (1, 0, 1, 0)),
     "tpr": ((1, 0, 0, 0), (1, 0, 1, 0)),
@@ -176,9 +113,22 @@ TERMS: Mapping[str, Terms] = {
     "fnr": ((0, 0, 1, 0), (1, 0, 1, 0)),
     "specificity": ((0, 0, 0, 1), (0, 1, 0, 1)),
     "accuracy": ((1, 0, 0, 1), (1, 1, 1, 1)),
-    "positive_rate": ((1, 1, 0, 0), (1, 1, 1, 1)),
+    "balanced_accuracy": balanced_accuracy,
     "f1": ((2, 0, 0, 0), (2, 1, 1, 0)),
     "dice": ((2, 0, 0, 0), (2, 1, 1, 0)),
     "jaccard": ((1, 0, 0, 0), (1, 1, 1, 0)),
     "iou": ((1, 0, 0, 0), (1, 1, 1, 0)),
+    "positive_rate": ((1, 1, 0, 0), (1, 1, 1, 1)),
+    "youden": youden,
+    "g_mean": g_mean,
+    "mcc": mcc,
+    "kappa": kappa,
+}
+TERMS: Mapping[str, Terms] = {name: terms for name, terms in _BY_NAME.items() if isinstance(terms, tuple)}
+
+precision, recall, fpr = (weighted_ratio(*TERMS[name]) for name in ("precision", "recall", "fpr"))
+specificity, accuracy, jaccard = (weighted_ratio(*TERMS[name]) for name in ("specificity", "accuracy", "jaccard"))
+
+RATES: Mapping[str, Rate] = {
+    name: zero_filled(weighted_ratio(*rate) if isinstance(rate, tuple) else rate) for name, rate in _BY_NAME.items()
 }

@@ -40,17 +40,20 @@ class Tables(NamedTuple):
     tn: Floats  # shape: (images, classes)
 
 
-def read_tables(
-    scores: Values,
-    labels: Values,
-    *,
-    threshold: float,
-    average: str,
-    counting: str,
-    ignore_index: int | None,
-    weight: Values | None,
-) -> Tables:
+class CountSettings(NamedTuple):
+    """The options of a measure of counts, as its caller gave them."""
+
+    threshold: float
+    average: str
+    counting: str
+    ignore_index: int | None
+    zero_division: float | None
+    weight: Values | None
+
+
+def read_tables(scores: Values, labels: Values, how: CountSettings) -> Tables:
     """Check the arguments and count."""
+    threshold, average, counting, ignore_index, _, weight = how
     limit = threshold_in_type_of(scores, threshold)
     score, label = read_array("scores", scores), read_array("labels", labels)
     if average == "binary" and counting == "batch" and ignore_index is None and score.ndim == label.ndim == 1:

@@ -29,7 +29,7 @@ from setwise import _checks
 from setwise._checks import InputError
 from setwise._types import Floats
 from setwise.metrics._inputs import Values
-from setwise.metrics._tables import Tables, read_tables
+from setwise.metrics._tables import CountSettings, Tables, read_tables
 
 Average = Literal["binary", "micro", "macro", "weighted"]
 """How the classes become one number; ``"none"`` besides, which keeps them apart."""
@@ -54,33 +54,15 @@ class CountOptions(TypedDict, total=False):
     weight: Values | None
 
 
-def averaged(
-    function: CountFunction,
-    scores: Values,
-    labels: Values,
-    *,
-    threshold: float,
-    average: str,
-    counting: str,
-    ignore_index: int | None,
-    zero_division: float | None,
-    weight: Values | None,
-) -> float | Floats:
+def averaged(function: CountFunction, scores: Values, labels: Values, how: CountSettings) -> float | Floats:
     """The measure of the scores; an array for ``average="none"``, a number otherwise."""
+    average = how.average
     _checks.one_of("average", average, AVERAGES)
-    _checks.one_of("counting", counting, COUNTINGS)
-    zero_division = 0.0 if zero_division is None else zero_division
+    _checks.one_of("counting", how.counting, COUNTINGS)
+    zero_division = 0.0 if how.zero_division is None else how.zero_division
     if not (isinstance(zero_division, float) and math.isnan(zero_division)):
         _checks.in_range("zero_division", zero_division)
-    tables = read_tables(
-        scores,
-        labels,
-        threshold=threshold,
-        average=average,
-        counting=counting,
-        ignore_index=ignore_index,
-        weight=weight,
-    )
+    tables = read_tables(scores, labels, how)
     # Counts of all classes are added up before the measure is taken: one table per image.
     if average == "micro":
         tables = Tables(*(cell.sum(axis=1, keepdims=True) for cell in tables))

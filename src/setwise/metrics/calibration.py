@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from setwise import _checks
 from setwise._checks import InputError
 from setwise._types import Floats
-from setwise.metrics._inputs import Values, read_array, read_sample, read_vector, same_length
+from setwise.metrics._inputs import Values, read_array, read_row_weights, read_sample, read_vector, same_length
 
 
 def brier_score(probabilities: Values, labels: Values, *, weight: Values | None = None) -> float:
@@ -141,12 +141,8 @@ def _read_probabilities(
             f"Expected `labels` to be class indices from 0 to {values.shape[1] - 1}, but they go from {given.min()} to "
             f"{given.max()}."
         )
-    if weight is None:
-        return values.astype(np.float64), index, None
-    weights = read_vector("weight", weight).astype(np.float64)
-    same_length("weight", weights, "probabilities", values)
-    _checks.all_non_negative("weight", weights)
-    if not weights.any():
+    weights = read_row_weights(weight, "probabilities", values)
+    if weights is not None and not weights.any():
         raise InputError("Expected `weight` to have at least one value above zero, but all are zero.")
     return values.astype(np.float64), index, weights
 

@@ -38,7 +38,7 @@ from setwise import _checks
 from setwise._checks import InputError
 from setwise._types import Floats
 from setwise.metrics import _calibration_fits as fits
-from setwise.metrics._inputs import Values, read_array, read_sample, read_vector, same_length
+from setwise.metrics._inputs import Values, read_array, read_row_weights, read_sample, read_vector, same_length
 
 ISOTONIC_POSITIVES = 300
 """Positives, and negatives, from which on :func:`fit_calibration` takes isotonic regression.
@@ -253,11 +253,7 @@ class TemperatureScaling(_Stored):
         _checks.all_finite("scores", columns)
         index = read_vector("labels", labels).astype(np.int64)
         same_length("labels", index, "scores", columns)
-        given = None if weight is None else read_vector("weight", weight).astype(np.float64)
-        if given is not None:
-            same_length("weight", given, "scores", columns)
-            _checks.all_non_negative("weight", given)
-        weights = fits.counted(given, len(index))
+        weights = fits.counted(read_row_weights(weight, "scores", columns), len(index))
         classes = columns.shape[1]
         target = np.empty_like(columns)
         for label in range(classes):

@@ -30,9 +30,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from setwise._checks import InputError
 from setwise._types import Floats, Mask
 from setwise.metrics import _sequence
-from setwise.metrics._betting import floor_log_evalues
+from setwise.metrics._betting import floor_log_evalues, last_passing
 from setwise.metrics._binomial import largest_rank, lower_bound, rows_needed, upper_bound
 from setwise.metrics._sequence import Rows
 from setwise.metrics.constraints import Constraint
@@ -176,6 +177,14 @@ def certify(
     return found
 
 
+def check_max_weight(max_weight: float, weight: Floats) -> None:
+    """Refuse a bound on all weights that one of them exceeds."""
+    if weight.max() > max_weight:
+        raise InputError(
+            f"Expected `max_weight` to be at least every weight, but one is {weight.max():g} > {max_weight:g}."
+        )
+
+
 def _kind(constraint: Constraint) -> Hashable:
     """Constraints of one kind are nested, so they need no share of delta of their own."""
     if constraint.name in _SHARES:
@@ -199,7 +208,7 @@ def _limit(found: CertifiedSet, rows: Rows, requirement: Requirement, above: Cal
         if (floor and level <= 0) or (not floor and level >= 1):
             finding.bound = constraint.level
             continue
-        end = None if needed is None else (_floor if floor else _ceiling)(part, level, found.each)
+        end = None if needed is None else (_floor if floor else _ceiling)(part, level, 1 - level, found.each)
         if end is None:
             finding.reason = _too_few(finding, of, found.confidence)
             continue
@@ -216,34 +225,16 @@ def _part(rows: Rows, of: str, mask: Mask | None) -> Rows:
     return rows.take(which if mask is None else which & mask)
 
 
-def _floor(part: Rows, level: float, confidence: float) -> tuple[float, float] | None:
-    """The highest threshold with a share of at least ``level`` above it, and the share's lower bound there."""
+def _floor(part: Rows, level: float, rest: float, confidence: float) -> tuple[float, float] | None:
+    """The highest threshold with a share of at least ``level`` above it, and the share's lower bound there.
+
+    ``rest`` is 1 - level. With weights by e-values: monotone in the threshold, so one test serves all thresholds.
+    """
     n = len(part.scores)
-    if part.weight is not None:
-        return _weighted_floor(part, level, confidence)
-    k = largest_rank(n, 1 - level, confidence)
-    if k == 0:
-        return None
-    return float(np.partition(part.scores, k - 1)[k - 1]), lower_bound(n - k + 1, n, confidence)
-
-
-def _ceiling(part: Rows, level: float, confidence: float) -> tuple[float, float] | None:
-    """The lowest score above which the share is at most ``level``, and the share's upper bound there."""
-    n = len(part.scores)
-    if part.weight is not None:
-        # A ceiling on the share above is a floor on the share at or below.
-        turned = _weighted_floor(Rows(-part.scores, part.positive, part.weight), 1 - level, confidence)
-        return None if turned is None else (-turned[0], 1 - turned[1])
-    k = largest_rank(n, level, confidence)
-    if k == 0:
-        return None
-    return float(np.partition(part.scores, n - k)[n - k]), upper_bound(k - 1, n, confidence)
-
-
-def _weighted_floor(part: Rows, level: float, confidence: float) -> tuple[float, float] | None:
-    """As :func:`_floor`, by e-values: monotone in the threshold, so one test serves all thresholds."""
-    assert part.weight is not None  # noqa: S101 (the caller asks)
-    if len(part.scores) == 0:
+    if part.weight is None:
+        k = largest_rank(n, rest, confidence)
+        return (float(np.partition(part.scores, k - 1)[k - 1]), lower_bound(n - k + 1, n, confidence)) if k else None
+    if n == 0:
         return None
     order = np.argsort(part.scores, kind="stable")
     scores, weight = part.scores[order], part.weight[order]
@@ -253,14 +244,18 @@ def _weighted_floor(part: Rows, level: float, confidence: float) -> tuple[float,
     if len(passing) == 0:
         return None
     place = int(passing[-1])
-    low, high = level, 1.0
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        if middle < 1 and floor_log_evalues(weight, middle)[place] >= needed:
-            low = middle
-        else:
-            high = middle
-    return float(scores[place]), low
+
+    def passes(share: float) -> bool:
+        return share < 1 and bool(floor_log_evalues(weight, share)[place] >= needed)
+
+    return float(scores[place]), last_passing(passes, level, 1.0, _HALVINGS)
+
+
+def _ceiling(part: Rows, level: float, rest: float, confidence: float) -> tuple[float, float] | None:
+    """The lowest score above which the share is at most ``level``, and the share's upper bound there."""
+    # A ceiling on the share above is a floor on the share at or below.
+    turned = _floor(Rows(-part.scores, part.positive, part.weight), rest, level, confidence)
+    return None if turned is None else (-turned[0], 1 - turned[1])
 
 
 def _test(

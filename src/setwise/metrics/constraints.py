@@ -218,7 +218,8 @@ def _cost(text: str) -> tuple[_rates.Rate, _rates.Terms] | None:
         miss, false_alarm = false_alarm, miss
     for name, value in (("the cost of a miss", miss), ("the cost of a false alarm", false_alarm)):
         _checks.in_range(name, value, 0)
-    return _rates.zero_filled(_rates.cost(miss, false_alarm)), ((0.0, false_alarm, miss, 0.0), (1.0, 1.0, 1.0, 1.0))
+    terms = ((0.0, false_alarm, miss, 0.0), (1.0, 1.0, 1.0, 1.0))  # per case
+    return _rates.zero_filled(_rates.weighted_ratio(*terms)), terms
 
 
 def _split(text: str) -> list[str]:

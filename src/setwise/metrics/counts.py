@@ -38,7 +38,7 @@ import numpy as np
 from setwise._types import Floats
 from setwise.metrics import _rates
 from setwise.metrics._inputs import Values, threshold_in_type_of, warn_undefined
-from setwise.metrics._tables import binary_cells
+from setwise.metrics._tables import CountSettings, binary_cells
 from setwise.metrics.averaging import Average, CountFunction, Counting, CountOptions, averaged
 
 
@@ -123,17 +123,9 @@ def count_measure(function: CountFunction, *, zero_division: float = 0.0) -> Cou
         zero_division: float | None = None,
         weight: Values | None = None,
     ) -> float | Floats:
-        value = averaged(
-            function,
-            scores,
-            labels,
-            threshold=threshold,
-            average=average,
-            counting=counting,
-            ignore_index=ignore_index,
-            zero_division=default if zero_division is None else zero_division,
-            weight=weight,
-        )
+        filled = default if zero_division is None else zero_division
+        how = CountSettings(threshold, average, counting, ignore_index, filled, weight)
+        value = averaged(function, scores, labels, how)
         # Who asks for NaN by `zero_division` expects it, and is not warned.
         if zero_division is None and math.isnan(default) and np.isnan(value).any():
             warn_undefined(f"There is a division 0/0, so {measure.__name__} is undefined: NaN.")

@@ -12,6 +12,7 @@ from setwise._checks import InputError
 from setwise._types import Floats
 from setwise.metrics import _rates
 from setwise.metrics._inputs import Values
+from setwise.metrics._tables import CountSettings
 from setwise.metrics.averaging import Average, Counting, CountOptions, averaged
 
 
@@ -60,17 +61,8 @@ def fbeta(
         0.5
     """
     _checks.in_range("beta", beta, 0)
-    return averaged(
-        _rates.fbeta(beta),
-        scores,
-        labels,
-        threshold=threshold,
-        average=average,
-        counting=counting,
-        ignore_index=ignore_index,
-        zero_division=zero_division,
-        weight=weight,
-    )
+    how = CountSettings(threshold, average, counting, ignore_index, zero_division, weight)
+    return averaged(_rates.fbeta(beta), scores, labels, how)
 
 
 @overload
@@ -133,17 +125,8 @@ def tversky(
     """
     _checks.in_range("alpha", alpha, 0, np.inf, open_high=True)
     _checks.in_range("beta", beta, 0, np.inf, open_high=True)
-    return averaged(
-        _rates.tversky(alpha, beta),
-        scores,
-        labels,
-        threshold=threshold,
-        average=average,
-        counting=counting,
-        ignore_index=ignore_index,
-        zero_division=zero_division,
-        weight=weight,
-    )
+    how = CountSettings(threshold, average, counting, ignore_index, zero_division, weight)
+    return averaged(_rates.tversky(alpha, beta), scores, labels, how)
 
 
 @overload
@@ -209,17 +192,8 @@ def ratio(
     above, below = _coefficients("numerator", numerator), _coefficients("denominator", denominator)
     if not any(below):
         raise InputError("Expected `denominator` to have a coefficient other than 0, but all are 0.")
-    return averaged(
-        _rates.weighted_ratio(above, below),
-        scores,
-        labels,
-        threshold=threshold,
-        average=average,
-        counting=counting,
-        ignore_index=ignore_index,
-        zero_division=zero_division,
-        weight=weight,
-    )
+    how = CountSettings(threshold, average, counting, ignore_index, zero_division, weight)
+    return averaged(_rates.weighted_ratio(above, below), scores, labels, how)
 
 
 def _coefficients(name: str, values: Sequence[float]) -> tuple[float, ...]:

@@ -22,7 +22,7 @@ from setwise.metrics._groups import Table, group_tables, group_values, part_of, 
 from setwise.metrics._inputs import TOLERANCE, Sample, Values, next_above, read_sample, read_vector
 from setwise.metrics._ranked import rank
 from setwise.metrics._sequence import Rows
-from setwise.metrics.certified import CertifiedSet, ConstraintBound, Requirement, certify, describe
+from setwise.metrics.certified import CertifiedSet, ConstraintBound, Requirement, certify, check_max_weight, describe
 from setwise.metrics.constraints import Constraint, explain, read_constraints, read_rate
 from setwise.metrics.counts import Counts
 from setwise.metrics.measure_names import plain_text
@@ -277,10 +277,8 @@ def _bound_of(sample: Sample, max_weight: float | None) -> float | None:
     if max_weight is None:
         return None
     _checks.in_range("max_weight", max_weight, 0, open_low=True, open_high=True)
-    if sample.weight is not None and sample.weight.max() > max_weight:
-        raise InputError(
-            f"Expected `max_weight` to be at least every weight, but one is {sample.weight.max():g} > {max_weight:g}."
-        )
+    if sample.weight is not None:
+        check_max_weight(max_weight, sample.weight)
     return float(max_weight)
 
 

@@ -13,13 +13,12 @@ the probability of saying so wrongly is at most that of the one which does not.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from setwise._types import Floats
-from setwise.metrics._betting import log_evalue
+from setwise.metrics._betting import last_passing, log_evalue
 from setwise.metrics._binomial import rate_bound
 from setwise.metrics.constraints import Constraint
 
@@ -140,20 +139,9 @@ def _by_evalues(
 
     smallest, largest = float((above[matters] / below[matters]).min()), float((above[matters] / below[matters]).max())
     estimate = min(max(float(above @ cells) / float(below @ cells), smallest), largest)
-    lower = _last(lambda level: rejects(level, 1.0), smallest, estimate)
-    upper = _last(lambda level: rejects(level, -1.0), largest, estimate)
+    lower = last_passing(lambda level: rejects(level, 1.0), smallest, estimate, _HALVINGS)
+    upper = last_passing(lambda level: rejects(level, -1.0), largest, estimate, _HALVINGS)
     return lower, upper
-
-
-def _last(passes: Callable[[float], bool], start: float, end: float) -> float:
-    """The level nearest to ``end``, seen from ``start``, that still passes."""
-    for _ in range(_HALVINGS):
-        middle = (start + end) / 2
-        if passes(middle):
-            start = middle
-        else:
-            end = middle
-    return start
 
 
 def _unbounded(constraint: Constraint, estimate: float) -> bool | None:

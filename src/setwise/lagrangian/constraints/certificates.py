@@ -18,13 +18,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from setwise import _checks
-from setwise._checks import InputError
 from setwise._types import Mask
 from setwise.lagrangian.constraints.inputs import Columns
 from setwise.lagrangian.constraints.rates import RateConstraint
 from setwise.metrics._inputs import next_above
 from setwise.metrics._sequence import Rows
-from setwise.metrics.certified import CertifiedSet, ConstraintBound, Requirement, certify, describe
+from setwise.metrics.certified import CertifiedSet, ConstraintBound, Requirement, certify, check_max_weight, describe
 from setwise.metrics.constraints import read_constraints
 
 _NAMES = {"tnr": "specificity", "error": "accuracy"}  # rates that go by another name there
@@ -99,10 +98,8 @@ class Certification:
         # Equal weights change no rate, and without weights the tests are the exact ones.
         if weight is None or len(weight) == 0 or bool((weight == weight[0]).all()):
             return None, True
-        if max_weight is not None and weight.max() > max_weight:
-            raise InputError(
-                f"Expected `max_weight` to be at least every weight, but one is {weight.max():g} > {max_weight:g}."
-            )
+        if max_weight is not None:
+            check_max_weight(max_weight, weight)
         return weight / (max_weight or weight.max()), max_weight is not None
 
     def candidates(self) -> NDArray[np.float64]:
@@ -130,13 +127,8 @@ class Certification:
         chosen = _array(decisions.reshape(-1)[self.kept])
         for finding, text in zip([] if self.found is None else self.found.findings, self.texts, strict=True):
             where = np.ones(len(chosen), dtype=bool) if finding.mask is None else finding.mask
-            cells = (
-                (chosen, self.positive),
-                (chosen, ~self.positive),
-                (~chosen, self.positive),
-                (~chosen, ~self.positive),
-            )
-            counts = np.asarray([self._total(where & said & truth) for said, truth in cells])
+            cells = [(chosen == said) & (self.positive == truth) for said in (True, False) for truth in (True, False)]
+            counts = np.asarray([self._total(where & cell) for cell in cells])
             assert self.found is not None  # noqa: S101 (there are findings)
             bound = describe(self.found, finding, counts, certified=certified)
             # Errors were tested as accuracy; users asked about errors.

@@ -1,4 +1,4 @@
-"""Columns of groups beside scores and labels, and the threshold: how they are read."""
+"""Columns of groups beside scores and labels, the threshold, and indices of examples: how they are read."""
 
 from __future__ import annotations
 
@@ -55,3 +55,17 @@ def above_threshold(scores: Tensor, threshold: float | Tensor) -> Tensor:
         return scores - threshold.to(scores)
     _checks.in_range("threshold", threshold)
     return scores - float(threshold)
+
+
+def read_integers(name: str, value: Tensor, low: int, high: int, device: torch.device, what: str = "") -> Tensor:
+    """Indices in [low, high) as int64 on a device; uint8 is refused since torch would take it for a mask."""
+    _checks.is_tensor(name, value)
+    if value.dtype not in (torch.int64, torch.int32, torch.int16):
+        raise TypeError(f"Expected `{name}` to be a tensor of integers (int64), but got dtype {value.dtype}.")
+    if _checks.values_are_readable() and value.numel():
+        least, most = (int(part) for part in torch.aminmax(value))
+        if least < low or most >= high:
+            raise _checks.InputError(
+                f"Expected `{name}` to be in [{low}, {high - 1}]{what}, but got {least if least < low else most}."
+            )
+    return value.to(device=device, dtype=torch.int64)

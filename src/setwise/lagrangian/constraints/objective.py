@@ -50,12 +50,12 @@ from setwise.lagrangian.constraints.confusion import (
     linear_rows,
     surrogate_rows,
 )
-from setwise.lagrangian.constraints.inputs import Columns
+from setwise.lagrangian.constraints.inputs import Columns, read_integers
 from setwise.lagrangian.constraints.losses import read_objective
 from setwise.lagrangian.constraints.rates import RateConstraint, read_constraints
 from setwise.lagrangian.constraints.report import ConstraintReport, Scored, constraint_report
 from setwise.lagrangian.constraints.thresholds import Threshold
-from setwise.lagrangian.multipliers import Multipliers, read_integers
+from setwise.lagrangian.multipliers import Multipliers, rise
 from setwise.measures._base import prepare
 
 _MIXED = ("accuracy", "error", "churn")  # rates that rise with some decisions and fall with others
@@ -264,7 +264,9 @@ class ConstrainedObjective(nn.Module):
             One number for each of :attr:`rows`, 0 where there is nothing to count.  # shape: (rows,)
         """
         if scored is not None:
-            return torch.cat([self._violation_of(k, scored) for k in range(len(self.constraints))])
+            data = (scored.scores, scored.labels, scored.group, scored.weight)
+            each = zip(self.constraints, self._groups, strict=True)
+            return torch.cat([one.true(*data, threshold=self._threshold, groups=groups) for one, groups in each])
         seen = ~self.memory.isnan()
         positive = seen & (self.memory >= self._threshold.to(self.memory))
         parts = []
@@ -278,15 +280,6 @@ class ConstrainedObjective(nn.Module):
             unseen = (linear.coefficients != 0).to(value) @ ((found == 0) & (totals > 0)).to(value)
             parts.append(torch.where(unseen == 0, value, 0.0))
         return torch.cat(parts)
-
-    def _violation_of(self, k: int, scored: Scored) -> Tensor:
-        constraint, groups = self.constraints[k], self._groups[k]
-        scores, w = prepare(scored.scores, scored.labels, scored.weight, ("scores", "labels"))
-        codes, _ = constraint.read(scored.labels, scored.group, groups=groups)
-        weights = torch.ones(codes.shape, device=codes.device) if w is None else w.reshape(-1)
-        positive = scores.reshape(-1) >= self._threshold.to(scores)
-        totals, mass = (cell_sums(part.double(), codes, 2 * groups) for part in (weights, weights * positive))
-        return linear_rows(constraint.rows(groups), totals).at(mass)
 
     @torch.no_grad()
     def step(self, violation: Tensor | None = None, *, share: float | None = None) -> None:
@@ -312,11 +305,7 @@ class ConstrainedObjective(nn.Module):
         self.since.zero_()
         self.epochs += share
         self.violation.copy_(violation)
-        self.duals.values.grad = None
-        self.duals.record(self.violation)
-        # A new optimizer each time: plain SGD has no state, and the rate may change.
-        self.duals.optimizer(rate * share).step()
-        self.duals.values.grad = None
+        rise(self.duals, self.violation, rate * share)
 
     @torch.no_grad()
     def epoch_end(self, scores: Tensor) -> Tensor:

@@ -259,12 +259,13 @@ class RateConstraint:
         weight: Tensor | None = None,
         *,
         threshold: float | Tensor = 0.0,
+        groups: int | None = None,
     ) -> Tensor:
         """The rows by the decisions score >= threshold: at most 0 where the constraint holds; 0 where none counts.
 
-        Arguments as :meth:`surrogate`.
+        Arguments as :meth:`surrogate`; ``groups`` is how many there are, as for :meth:`read`.
         """
-        z, codes, w, groups = self._prepare(scores, labels, group, weight, threshold)
+        z, codes, w, groups = self._prepare(scores, labels, group, weight, threshold, groups)
         w = w.double()
         # Counts in float64: float32 loses single samples from 2^24 on.
         linear = linear_rows(self.rows(groups), cell_sums(w, codes, 2 * groups))
@@ -288,7 +289,13 @@ class RateConstraint:
         return rate_values(self.rows(groups), counts.cpu(), squares.cpu())
 
     def _prepare(
-        self, scores: Tensor, labels: Tensor, group: Columns, weight: Tensor | None, threshold: float | Tensor
+        self,
+        scores: Tensor,
+        labels: Tensor,
+        group: Columns,
+        weight: Tensor | None,
+        threshold: float | Tensor,
+        groups: int | None = None,
     ) -> tuple[Tensor, Tensor, Tensor, int]:
         """Scores above the threshold, cells, weights and the number of groups."""
         wide_scores, w = prepare(scores, labels, weight, ("scores", "labels"))
@@ -296,9 +303,9 @@ class RateConstraint:
             _checks.all_finite("scores", scores)
             if weight is not None:
                 _checks.all_non_negative("weight", weight)
-        codes, groups = self.read(labels, group)
+        codes, count = self.read(labels, group, groups=groups)
         z = above_threshold(wide_scores, threshold).reshape(-1)
-        return z, codes, torch.ones_like(z).detach() if w is None else w.reshape(-1), groups
+        return z, codes, torch.ones_like(z).detach() if w is None else w.reshape(-1), count
 
 
 def read_constraints(constraints: object) -> tuple[RateConstraint, ...]:

@@ -233,18 +233,11 @@ class Selection:
             raise InputError("Expected `state` to come from `state_dict`, but it lacks iterates.")
         self.iterates = []
         for saved in state["iterates"]:
-            fits = [
-                ThresholdFit(
-                    Threshold(tuple(fit["threshold"]["values"]), fit["threshold"]["group"]),
-                    fit["value"],
-                    fit["violation"],
-                    fit["certified"],
-                    fit["confidence"],
-                    tuple(ConstraintBound(**bound) for bound in fit["bounds"]),
-                    fit["message"],
-                )
-                for fit in saved["fits"]
-            ]
+            fits = []
+            for fit in saved["fits"]:
+                threshold = Threshold(tuple(fit["threshold"]["values"]), fit["threshold"]["group"])
+                bounds = tuple(ConstraintBound(**bound) for bound in fit["bounds"])
+                fits.append(ThresholdFit(**{**fit, "threshold": threshold, "bounds": bounds}))
             self.iterates.append(Iterate(saved["snapshot"], tuple(fits)))
 
 

@@ -89,19 +89,18 @@ def running_counts(scores: Tensor, weights: Tensor, views: list[View]) -> Curve:
     ends[:-1] = falling[1:] != falling[:-1]
     places = torch.cat([torch.zeros(1, dtype=torch.long), ends.nonzero().squeeze(1).cpu() + 1]).to(scores.device)
     top = torch.full((1,), math.inf, dtype=falling.dtype, device=scores.device)
-    tables = []
-    for view in views:
-        pair = []
-        for values in (weights, weights**2):
-            cells = 2 * view.groups
-            rising = torch.zeros(cells, len(scores) + 1, dtype=torch.float64, device=scores.device)
-            # One row per cell, so a single cumulative sum counts all cells at all thresholds.
-            rising[view.codes[order], torch.arange(1, len(scores) + 1, device=scores.device)] = values[order]
-            positive = rising.cumsum(1)[:, places].reshape(view.groups, 2, -1)
-            total = cell_sums(values, view.codes, cells).reshape(view.groups, 2, 1)
-            # Clamped: differences of long sums may come out a rounding error below zero.
-            pair.append(torch.stack([(total - positive).clamp(min=0), positive], 2))
-        tables.append((pair[0], pair[1]))
+
+    def table(view: View, values: Tensor) -> Tensor:
+        cells = 2 * view.groups
+        rising = torch.zeros(cells, len(scores) + 1, dtype=torch.float64, device=scores.device)
+        # One row per cell, so a single cumulative sum counts all cells at all thresholds.
+        rising[view.codes[order], torch.arange(1, len(scores) + 1, device=scores.device)] = values[order]
+        positive = rising.cumsum(1)[:, places].reshape(view.groups, 2, -1)
+        total = cell_sums(values, view.codes, cells).reshape(view.groups, 2, 1)
+        # Clamped: differences of long sums may come out a rounding error below zero.
+        return torch.stack([(total - positive).clamp(min=0), positive], 2)
+
+    tables = [(table(view, weights), table(view, weights**2)) for view in views]
     return Curve(torch.cat([top, falling[ends]]), tables)
 
 
@@ -167,17 +166,12 @@ class Search:
 
     def _tables(self, places: list[int], free: int | None = None) -> list[tuple[Tensor, Tensor]]:
         """Counts of everyone, with the threshold of one group left open."""
-        tables = []
-        for v in range(len(self.evaluator.views)):
-            pair = []
-            for which in (0, 1):
-                parts = [
-                    curve.tables[v][which] if k == free else curve.tables[v][which][..., place, None]
-                    for k, (curve, place) in enumerate(zip(self.curves, places, strict=True))
-                ]
-                total = parts[0]
-                for part in parts[1:]:
-                    total = total + part
-                pair.append(total)
-            tables.append((pair[0], pair[1]))
-        return tables
+
+        def total(view: int, which: int) -> Tensor:
+            parts = [
+                curve.tables[view][which] if k == free else curve.tables[view][which][..., place, None]
+                for k, (curve, place) in enumerate(zip(self.curves, places, strict=True))
+            ]
+            return sum(parts[1:], parts[0])
+
+        return [(total(view, 0), total(view, 1)) for view in range(len(self.evaluator.views))]

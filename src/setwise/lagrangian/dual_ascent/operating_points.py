@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from setwise.lagrangian.dual_ascent.primal_dual import Batch
-from setwise.lagrangian.multipliers import Multipliers
+from setwise.lagrangian.multipliers import Multipliers, rise
 from setwise.lagrangian.regularizers.problems import Sizes
 from setwise.lagrangian.regularizers.tasks import Tasks
 
@@ -69,10 +69,7 @@ class OperatingPoints(nn.Module):
         with_it, without = (self._sums(batch, sizes, b, force, whole=True) for force in (one, zero))
         bound = self.tasks.constant(b, one, sizes)
         self.violation.copy_(with_it - without + bound)
-        self.duals.record(self.violation)
-        optimizer = self.duals.optimizer(steps[0])
-        optimizer.step()
-        optimizer.zero_grad()
+        rise(self.duals, self.violation, steps[0])
 
     def _sums(self, batch: Batch, sizes: Sizes, b: Tensor, force: Tensor, *, whole: bool) -> Tensor:
         """L without its constant, of the whole data set as the batch estimates it, or the batch's part of it."""

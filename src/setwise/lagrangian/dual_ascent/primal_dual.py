@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from setwise.lagrangian.dual_ascent.projection_threshold import sorted_threshold
-from setwise.lagrangian.multipliers import ExampleMultipliers, Multipliers
+from setwise.lagrangian.multipliers import ExampleMultipliers, Multipliers, rise
 from setwise.lagrangian.regularizers.problems import FBetaProblem, Sizes
 
 
@@ -165,10 +165,8 @@ class PrimalDual(nn.Module):
             (self.level_duals, tau - self.eps, steps[2]),
         ):
             if duals is not None:
-                duals.record(torch.where(batch.own, violation, 0.0), batch.rows)
-                _rise(duals, step)
-        self.total_dual.record((self.tau_sum / sizes.total.double() - 1).to(tau))
-        _rise(self.total_dual, steps[1])
+                rise(duals, torch.where(batch.own, violation, 0.0), step, batch.rows)
+        rise(self.total_dual, (self.tau_sum / sizes.total.double() - 1).to(tau), steps[1])
 
     def start(self, own: Tensor) -> None:
         """Bring the running sum of tau in line with the members of S+ among all rows."""
@@ -187,9 +185,3 @@ def _force(duals: Multipliers, violation: Tensor, rows: Tensor) -> Tensor:
     """The derivative of the multipliers' term by the violation."""
     values: Tensor = duals(rows).to(violation)
     return values if duals.augmented == 0 else torch.relu(values + duals.augmented * violation)
-
-
-def _rise(duals: Multipliers, step: float) -> None:
-    optimizer = duals.optimizer(step)  # plain SGD: it has no state to keep
-    optimizer.step()
-    optimizer.zero_grad()

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from setwise import _checks
+from setwise.lagrangian.constraints.inputs import read_integers
 from setwise.lagrangian.regularizers.exact import read_two_groups
 
 
@@ -20,19 +21,12 @@ def read_scores(score: Tensor, index: Tensor, num_examples: int, num_groups: int
             f"Expected `score` to be of shape (B,{''.join(f' {c}' for c in columns)}) and `index` of shape (B,), "
             f"but got {tuple(score.shape)} and {tuple(index.shape)}."
         )
-    if index.dtype not in (torch.int64, torch.int32, torch.int16):
-        raise TypeError(f"Expected `index` to be a tensor of integers (int64), but got dtype {index.dtype}.")
+    place = ", the example's place in the data set"
+    read_integers("index", index, 0, num_examples, index.device, place)
     wide = score if score.dtype == torch.float64 else score.float()
-    if len(index) and _checks.values_are_readable():
-        low, high = (int(x) for x in torch.aminmax(index))
-        if low < 0 or high >= num_examples:
-            raise _checks.InputError(
-                f"Expected `index` to be in [0, {num_examples - 1}], the example's place in the data set, "
-                f"but got {low if low < 0 else high}."
-            )
-        if not bool(wide.detach().isfinite().all()):
-            # The cheap test above decides; this one only words the message.
-            _checks.all_finite("score", wide)
+    # The cheap test decides; the other one only words the message.
+    if len(index) and _checks.values_are_readable() and not bool(wide.detach().isfinite().all()):
+        _checks.all_finite("score", wide)
     return wide
 
 
