@@ -20,9 +20,9 @@ from setwise.lp import (
     reduce_program,
     solve,
 )
-from setwise.lp.solvers.inverse_regression import choose_dimension, directions, sliced
 from setwise.lp.solvers.newton_systems import Dense, NewtonSystem
 from setwise.lp.solvers.sketching import Sketch, lift
+from setwise.lp.solvers.sufficient_reduction import choose_dimension, directions, sliced
 from setwise.lp.standard_form import StandardForm
 from support.programs import FEASIBLE, boxes_and_free, dense, infeasible, tall, unbounded
 

@@ -21,8 +21,7 @@ from setwise.lp import (
     UnrolledGradient,
     solve,
 )
-from setwise.lp.presolve.caps import capped
-from setwise.lp.presolve.equilibration import Equilibration
+from setwise.lp.presolve.equilibration import Equilibration, capped
 from setwise.lp.solve import Solver
 from setwise.lp.solvers.program import Program
 from setwise.lp.solvers.residuals import residuals, residuals_of_one

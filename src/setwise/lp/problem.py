@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from setwise import _checks
-from setwise.lp import _block_form, _program_checks
+from setwise.lp import _program_checks
 from setwise.lp.operator import Matrix, batch_of, is_csr, kind, matvec, to_dense
 from setwise.lp.solvers import tolerances as tol
 
@@ -159,7 +159,7 @@ class LinearProgram:
             >>> program.c, program.b
             (tensor([-1., -1.]), tensor([1., 2.]))
         """
-        return cls(*_block_form.stack(g=g, h=h, E=E, F=F, p=p, B=B, G=G, q=q))
+        return cls(*_program_checks.stack(g=g, h=h, E=E, F=F, p=p, B=B, G=G, q=q))
 
     @property
     def variables(self) -> int:

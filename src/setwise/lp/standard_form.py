@@ -12,16 +12,20 @@ So the interior method is written in the functions that both libraries share, an
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from setwise.lp._types import AnyArray
 from setwise.lp.operator import Matrix, to_dense
 from setwise.lp.problem import LinearProgram
 from setwise.lp.solution import Duals
+
+Array: TypeAlias = NDArray[np.float64]
+Index: TypeAlias = NDArray[np.intp]
+AnyArray: TypeAlias = Any  # a torch tensor or a NumPy array, in code that both libraries run
 
 _ARRAYS = ("c", "A", "E", "e", "h", "mask")
 

@@ -14,8 +14,7 @@ from setwise.lp.operator import is_csr, matvec, rmatvec
 from setwise.lp.problem import LinearProgram
 from setwise.lp.solution import Solution
 from setwise.lp.solvers import tolerances as tol
-from setwise.lp.solvers.exterior_newton import minimize_penalty
-from setwise.lp.solvers.line_search import exact_step
+from setwise.lp.solvers.exterior_newton import exact_step, minimize_penalty
 from setwise.lp.standard_form import Point, StandardForm
 
 

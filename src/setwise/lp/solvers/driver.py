@@ -21,12 +21,8 @@ import torch
 from torch import Tensor
 
 from setwise import _checks
-from setwise.lp._types import Array
-from setwise.lp.presolve.caps import capped
-from setwise.lp.presolve.dependent_rows import DependentRows
-from setwise.lp.presolve.equilibration import Equilibration, equilibrate
-from setwise.lp.presolve.lineality import LinealitySpace
-from setwise.lp.presolve.partition import partition, solve_separately
+from setwise.lp.presolve.equilibration import Equilibration, capped, equilibrate
+from setwise.lp.presolve.reductions import DependentRows, LinealitySpace, partition, solve_separately
 from setwise.lp.problem import LinearProgram
 from setwise.lp.solution import Duals, Factor, Solution, Status, to_dtype, with_parts
 from setwise.lp.solvers import embedding, exterior_newton, highs
@@ -39,7 +35,7 @@ from setwise.lp.solvers.program import Program, to_array
 from setwise.lp.solvers.simplex import OptimalVertex
 from setwise.lp.solvers.status import INFEASIBLE, NEAR, RUNNING, UNBOUNDED, VERTEX, BatchStatus, Outcome
 from setwise.lp.solvers.verifier import tolerance_for, verify
-from setwise.lp.standard_form import Point, Scaling, StandardForm
+from setwise.lp.standard_form import Array, Point, Scaling, StandardForm
 
 if TYPE_CHECKING:
     from setwise.lp.settings import ExteriorNewton

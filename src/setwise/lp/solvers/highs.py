@@ -22,13 +22,13 @@ import torch
 from torch import Tensor
 
 from setwise import _checks
-from setwise.lp._types import Array
 from setwise.lp.presolve.equilibration import Equilibration
 from setwise.lp.problem import LinearProgram
 from setwise.lp.solution import Duals, Solution, Status
 from setwise.lp.solvers import tolerances as tol
 from setwise.lp.solvers.highs_model import Model, Multipliers, models
 from setwise.lp.solvers.verifier import tolerance_for, verify
+from setwise.lp.standard_form import Array
 
 if TYPE_CHECKING:
     from setwise.lp.settings import HiGHS

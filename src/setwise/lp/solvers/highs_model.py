@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from setwise.lp._types import Array
 from setwise.lp.operator import Matrix, is_csr
 from setwise.lp.problem import LinearProgram
 from setwise.lp.solvers import tolerances as tol
+from setwise.lp.standard_form import Array
 
 
 class Rows(NamedTuple):

@@ -16,11 +16,11 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from setwise.lp._types import Array, Index
-from setwise.lp.presolve.caps import capped_program
+from setwise.lp.presolve.equilibration import capped_program
 from setwise.lp.solvers import tolerances as tol
 from setwise.lp.solvers.program import Program
 from setwise.lp.solvers.simplex import FarkasRay, OptimalVertex, RecessionRay, crossover, simplex, solved
+from setwise.lp.standard_form import Array, Index
 
 
 class Nearby(NamedTuple):

@@ -15,7 +15,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from setwise.lp._types import Array, Index
 from setwise.lp.problem import LinearProgram
 from setwise.lp.solution import Duals, Solution, Status
 from setwise.lp.solvers import interior_point
@@ -25,7 +24,7 @@ from setwise.lp.solvers.program import Program
 from setwise.lp.solvers.residuals import residuals_of_one
 from setwise.lp.solvers.simplex import FarkasRay, OptimalVertex, RecessionRay, solved
 from setwise.lp.solvers.status import LOST, NEAR, RUNNING, VERTEX, Outcome
-from setwise.lp.standard_form import Point, StandardForm
+from setwise.lp.standard_form import Array, Index, Point, StandardForm
 
 Found = OptimalVertex | Nearby | None
 

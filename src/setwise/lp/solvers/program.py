@@ -11,10 +11,10 @@ from typing import Self
 import numpy as np
 from torch import Tensor
 
-from setwise.lp._types import Array, Index
 from setwise.lp.operator import is_csr
 from setwise.lp.problem import LinearProgram
 from setwise.lp.solvers import tolerances as tol
+from setwise.lp.standard_form import Array, Index
 
 
 @dataclass(frozen=True)

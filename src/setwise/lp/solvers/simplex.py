@@ -24,9 +24,9 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from setwise.lp._types import Array, Index
 from setwise.lp.solvers import tolerances as tol
 from setwise.lp.solvers.program import Program
+from setwise.lp.standard_form import Array, Index
 
 
 @dataclass(frozen=True)

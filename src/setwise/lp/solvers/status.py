@@ -11,14 +11,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from setwise.lp._types import AnyArray
 from setwise.lp.problem import LinearProgram
 from setwise.lp.solution import Duals, Solution, Status
 from setwise.lp.solvers import tolerances as tol
 from setwise.lp.solvers import verifier
-from setwise.lp.solvers.certificates import certify
 from setwise.lp.solvers.residuals import completed, residuals
-from setwise.lp.standard_form import Point, Scaling, StandardForm
+from setwise.lp.solvers.verifier import certify
+from setwise.lp.standard_form import AnyArray, Point, Scaling, StandardForm
 
 # What a method claims. Codes up to VERTEX are points, those from INFEASIBLE on are certificates.
 RUNNING, NEAR, VERTEX, INFEASIBLE, UNBOUNDED, LOST = range(6)  # LOST: no optimum, for one of the two reasons
@@ -64,7 +63,7 @@ class BatchStatus:
             places: Of these programs in the batch.
             claimed: Which points may be optimal.
             complete: Whether bounds pay for what the multipliers leave of the cost, as after costs were lowered
-                (:mod:`setwise.lp.presolve.caps`).
+                (:mod:`setwise.lp.presolve.equilibration`).
         """
         form, point = self.form.select(places), scaling.unscale(result.point)
         z = completed(form, point.z, point.y, cost=form.c) if complete else point.z

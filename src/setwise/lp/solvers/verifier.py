@@ -1,7 +1,19 @@
-"""A posteriori verification: every status of a solution comes from here, on the program's own numbers."""
+"""A posteriori verification: every status of a solution comes from here, on the program's own numbers.
+
+Farkas certificates and recession rays are made exact by projection where rounding kept them from adding up to 0. Near
+its end the embedding solves with matrices that are all but singular, so what it finds may stop short of a proof by more
+than a proof can be off. Which rows take part is clear by then. With K these rows, those of E among them,
+
+- multipliers w of K prove that nothing is feasible if K'w = 0: the nearest such w is w - (K')^+ K'w;
+- a direction d proves that nothing bounds the program if K d = 0, and the other rows fall along it: the nearest such d
+  is d - K^+ K d.
+
+Whether they hold is decided by :mod:`setwise.lp.solvers.residuals`, before and after.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -12,10 +24,9 @@ from setwise.lp.operator import is_csr
 from setwise.lp.problem import LinearProgram
 from setwise.lp.solution import Duals, Solution, Status
 from setwise.lp.solvers import tolerances as tol
-from setwise.lp.solvers.certificates import certify
 from setwise.lp.solvers.matrix_free import MatrixFreeForm
-from setwise.lp.solvers.residuals import residuals
-from setwise.lp.standard_form import Point, StandardForm
+from setwise.lp.solvers.residuals import completed, contradicts, descends, kept_ray, residuals
+from setwise.lp.standard_form import Array, Point, StandardForm
 
 
 def tolerance_for(dtype: torch.dtype, tolerance: float) -> float:
@@ -101,3 +112,88 @@ def _standard(problem: LinearProgram) -> StandardForm:
     if dense or (small and all(isinstance(matrix, Tensor) for matrix in matrices)):
         return StandardForm.of(problem)
     return MatrixFreeForm.of(problem)
+
+
+def certify(form: StandardForm, proof: Point, infeasible: Tensor, unbounded: Tensor) -> tuple[Point, Tensor, Tensor]:
+    """Certificates that hold, mended where rounding has kept them from it, and where they do.
+
+    Args:
+        form: The programs.
+        proof: Rays in x, Farkas multipliers in z and y.
+        infeasible: Where the multipliers are claimed to prove something.  # shape: (batch,)
+        unbounded: Where the rays are; both may be claimed.  # shape: (batch,)
+
+    Returns:
+        The proofs, which programs are infeasible, and which fall without end if they are feasible.
+    """
+    claimed = (infeasible | unbounded).nonzero().squeeze(-1)
+    empty, falls = torch.zeros_like(infeasible), torch.zeros_like(unbounded)
+    if not claimed.numel():
+        return proof, empty, falls
+    proof = Point(*(part.clone() for part in proof))
+    part = form.select(claimed)
+    x, z, y = kept_ray(part, proof.x[claimed]), proof.z[claimed].relu(), proof.y[claimed]
+    z = completed(part, z, y)
+    empty[claimed] = infeasible[claimed] & contradicts(part, z, y)
+    falls[claimed] = unbounded[claimed] & ~empty[claimed] & descends(part, x)
+    proof.x[claimed], proof.z[claimed] = x, z
+    # Projection needs the rows themselves.
+    if not form.written_out:
+        return proof, empty, falls
+    for k in claimed[~(empty | falls)[claimed]].tolist():
+        one, (x, z, y) = form.select(slice(k, k + 1)), (part[k : k + 1] for part in proof)
+        multipliers = _exact_multipliers(one, z, y) if bool(infeasible[k]) else None
+        ray = _exact_direction(one, x) if multipliers is None and bool(unbounded[k]) else None
+        if multipliers is not None:
+            proof.z[k], proof.y[k], empty[k] = multipliers[0][0], multipliers[1][0], True
+        elif ray is not None:
+            proof.x[k], falls[k] = ray[0], True
+    return proof, empty, falls
+
+
+def _exact_multipliers(one: StandardForm, z: Tensor, y: Tensor) -> tuple[Tensor, Tensor] | None:
+    """Multipliers near the given ones that prove one program infeasible; None where none is found."""
+    pairs = ((completed(one, candidate, equal), equal) for candidate, equal in _multipliers(one, z, y))
+    return next((pair for pair in pairs if bool(contradicts(one, *pair))), None)
+
+
+def _exact_direction(one: StandardForm, x: Tensor) -> Tensor | None:
+    """A direction near the given one along which one program falls without end; None where none is found."""
+    rays: Iterator[Tensor] = (kept_ray(one, candidate) for candidate in _directions(one, x))
+    return next((ray for ray in rays if bool(descends(one, ray))), None)
+
+
+def _rows(one: StandardForm) -> tuple[Array, Array]:
+    """G and E, written out."""
+    every = torch.arange(one.h.shape[1], device=one.h.device).unsqueeze(0)
+    rows = one.rows(every) * one.mask.unsqueeze(-1)
+    return rows[0].numpy(force=True), one.E[0].numpy(force=True)
+
+
+def _multipliers(one: StandardForm, z: Tensor, y: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    G, E = _rows(one)
+    own, equal = z[0].numpy(force=True), y[0].numpy(force=True)
+    size = max(float(np.abs(part).max(initial=0.0)) for part in (own, equal))
+    # Too few rows cannot add up to 0, too many bring rounding back: from few to many.
+    for share in tol.TAKES_PART:
+        active = own > share * size
+        K, w = np.concatenate([G[active], E]), np.concatenate([own[active], equal])
+        for _ in range(2):
+            # The second projection takes away what rounding has left of the first.
+            w = w - np.linalg.lstsq(K.T, K.T @ w, rcond=None)[0]
+        count = int(np.count_nonzero(active))
+        full = np.zeros_like(own)
+        full[active] = np.maximum(w[:count], 0.0)
+        yield torch.from_numpy(full).to(z)[None], torch.from_numpy(w[count:]).to(y)[None]
+
+
+def _directions(one: StandardForm, x: Tensor) -> Iterator[Tensor]:
+    G, E = _rows(one)
+    own = x[0].numpy(force=True)
+    size = float(np.abs(own).max())
+    for share in reversed(tol.TAKES_PART):
+        K, d = np.concatenate([G[G @ own > -share * size], E]), own
+        for _ in range(2):
+            d = d - np.linalg.lstsq(K, K @ d, rcond=None)[0]
+        d = np.where(np.abs(d) > tol.PROJECTION_NOISE * size, d, 0.0)
+        yield torch.from_numpy(d).to(x)[None]

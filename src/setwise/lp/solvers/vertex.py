@@ -13,9 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from setwise.lp._types import AnyArray
 from setwise.lp.solvers import tolerances as tol
-from setwise.lp.standard_form import Point, StandardForm, largest
+from setwise.lp.standard_form import AnyArray, Point, StandardForm, largest
 
 
 @dataclass
