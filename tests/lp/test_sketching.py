@@ -107,6 +107,16 @@ def test_sparse_matrices_and_operators_are_sketched_by_products(kind: type[RowSa
 
 
 @pytest.mark.parametrize("kind", ROWS)
+def test_sparse_matrices_without_equalities_are_sketched(kind: type[RowSampling]) -> None:
+    base = tall(0, 1).element(0)
+    assert isinstance(base.A, Tensor)
+    assert base.equalities == 0
+    sparse = base.replace(A=base.A.to_sparse_csr())
+    solution = solve(sparse, ExteriorNewton(linear_solver=kind(20)))
+    torch.testing.assert_close(solution.value, solve(base).value, rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("kind", ROWS)
 def test_a_sketch_of_all_active_rows_is_newtons_direction_and_a_smaller_one_is_not(kind: type[RowSampling]) -> None:
     form = StandardForm.of(tall(0, 3))
     active = torch.cat([torch.arange(150) % 3 == 0, torch.zeros(5, dtype=torch.bool)]).expand(3, -1)

@@ -12,7 +12,7 @@ So the interior method is written in the functions that both libraries share, an
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Self, TypeAlias
+from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
 
 import numpy as np
 import torch
@@ -26,6 +26,8 @@ from setwise.lp.solution import Duals
 Array: TypeAlias = NDArray[np.float64]
 Index: TypeAlias = NDArray[np.intp]
 AnyArray: TypeAlias = Any  # a torch tensor or a NumPy array, in code that both libraries run
+
+Parts = TypeVar("Parts", bound=tuple[Any, ...])
 
 _ARRAYS = ("c", "A", "E", "e", "h", "mask")
 
@@ -52,16 +54,17 @@ def at_least(x: AnyArray, limit: float) -> AnyArray:
     return x.clamp(min=limit) if isinstance(x, Tensor) else np.maximum(x, limit)
 
 
+def select(parts: Parts, index: AnyArray) -> Parts:
+    """The same parts at some places of the batch."""
+    return type(parts)(*(part[index] for part in parts))
+
+
 class Point(NamedTuple):
     """A primal point and its multipliers."""
 
     x: AnyArray  # shape: (batch, n)
     z: AnyArray  # of G x <= h, shape: (batch, k)
     y: AnyArray  # of E x = e, shape: (batch, p)
-
-    def select(self, index: AnyArray) -> Point:
-        """The points at some places of the batch."""
-        return Point(*(part[index] for part in self))
 
 
 @dataclass(frozen=True)
@@ -209,6 +212,16 @@ class StandardForm:
         """The programs at some places of the batch."""
         return replace(self, **{name: getattr(self, name)[index] for name in _ARRAYS})
 
+    def point(self, x: Tensor, duals: Duals) -> Point:
+        """A point and multipliers by kind of constraint, of the batch or of one program, in the order of the rows."""
+        batch = self.c.shape[0]
+
+        def shaped(part: Tensor) -> Tensor:
+            flat = part.detach().to(torch.float64).reshape(part.shape[:-1].numel(), part.shape[-1])
+            return flat.expand(batch, part.shape[-1])
+
+        return Point(shaped(x), *self.stack(Duals(*map(shaped, duals))))
+
     def zero(self) -> Point:
         """The point 0 with multipliers 0."""
         return Point(*(self.xp.zeros_like(part) for part in (self.c, self.h, self.e)))
@@ -267,8 +280,7 @@ class StandardForm:
         return self.with_bounds(largest(self.A), ones, ones), largest(self.E), columns
 
 
-@dataclass(frozen=True)
-class Scaling:
+class Scaling(NamedTuple):
     """x = column * x_scaled, z = row * z_scaled, y = row_eq * y_scaled: entries of the scaled matrices are near 1."""
 
     row: Tensor  # shape: (batch, k)
@@ -287,7 +299,3 @@ class Scaling:
     def scale(self, point: Point) -> Point:
         """From the original problem to the scaled one."""
         return Point(point.x / self.column, point.z / self.row, point.y / self.row_eq)
-
-    def select(self, index: Tensor) -> Scaling:
-        """The scalings at some places of the batch."""
-        return Scaling(self.row[index], self.row_eq[index], self.column[index])

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from setwise import _checks
-from setwise.lp.gradients.active_set import ActiveSet, constraints, corrected, pseudo_inverse, standard_point
+from setwise.lp.gradients.active_set import ActiveSet, constraints, corrected, pseudo_inverse
 from setwise.lp.gradients.unrolled import UnrolledGradient
 from setwise.lp.operator import rmatvec
 from setwise.lp.problem import LinearProgram
@@ -82,7 +82,7 @@ class SmoothedGradient:
     def primal(self, problem: LinearProgram, solution: Solution) -> Tensor:
         """The point with the derivative of the penalty's minimizer."""
         form = StandardForm.of(problem)
-        y = minimize_penalty(form, standard_point(form, solution), self.penalty)
+        y = minimize_penalty(form, form.point(solution.primal, solution.dual), self.penalty)
         active = ((form.G(y) - form.h) * form.mask > 0).to(form.c.dtype)
         inverse = pseudo_inverse(form.normal(active) + form.E.mT @ form.E)
         attached = _smooth_equations(problem, form, y, active, self.penalty)

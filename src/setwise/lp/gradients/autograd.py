@@ -97,7 +97,7 @@ class _Primal:
     def pull(self, problem: LinearProgram, grad: Tensor, wanted: Collection[str]) -> dict[str, Tensor] | None:
         if not (isinstance(self.gradient, ImplicitGradient) and problem.is_dense):
             return None
-        factor = self.solution.factor or ActiveSet.of(problem, self.solution).solver
+        factor = self.solution.factor or ActiveSet.of(problem, self.solution)
         return _by_data(problem, self.solution, Duals(*(-part for part in factor.by_columns(grad))), wanted)
 
 

@@ -19,7 +19,7 @@ pays for. Whether the optimum is one of the program is for the verifier to say.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Self, cast
+from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 import torch
@@ -241,17 +241,30 @@ def equilibrate(form: StandardForm) -> tuple[StandardForm, Scaling]:
         r, q, c = rows.rsqrt(), rows_eq.rsqrt(), columns.rsqrt()
         A, E = A * r.unsqueeze(-1) * c.unsqueeze(-2), E * q.unsqueeze(-1) * c.unsqueeze(-2)
         row, row_eq, column = row * r, row_eq * q, column * c
-    row_all = form.with_bounds(row, 1 / column, 1 / column)
-    cost = form.c * column
-    h, e = form.h * row_all, form.e * row_eq
+    return rescaled(form, A, E, (row, row_eq, column), empty=1.0)
+
+
+def rescaled(
+    form: StandardForm, A: Any, E: Any, factors: tuple[Tensor, Tensor, Tensor], *, empty: float
+) -> tuple[StandardForm, Scaling]:
+    """The form with scaled matrices, its cost and sides scaled too, and then brought to the size of 1.
+
+    Args:
+        form: The programs.
+        A: The matrix of the inequalities with its factors.
+        E: That of the equalities.
+        factors: Of the rows of A, the rows of E, and the columns.
+        empty: By what sides or costs that are all 0, and so have no size, are divided.
+    """
+    row, row_eq, column = factors
+    row = form.with_bounds(row, 1 / column, 1 / column)
+    cost, h, e = form.c * column, form.h * row, form.e * row_eq
     size, price = (
-        torch.where(peak > 0, peak.clamp(min=tol.LEAST_SIZE), 1.0).unsqueeze(
-            -1
-        )  # sides or costs that are all 0 have no size
+        torch.where(peak > 0, peak.clamp(min=tol.LEAST_SIZE), empty).unsqueeze(-1)
         for peak in (torch.maximum(largest(h), largest(e)), largest(cost))
     )
     scaled = replace(form, c=cost / price, A=A, E=E, e=e / size, h=h / size)
-    return scaled, Scaling(row_all * price, row_eq * price, column * size)
+    return scaled, Scaling(row * price, row_eq * price, column * size)
 
 
 def _peak(matrix: Tensor, dim: int) -> Tensor:
@@ -311,7 +324,4 @@ def _cap(sizes: NDArray[np.float64], needed: float) -> float:
     """Above the first wide gap between positive sizes, all taken to be at least ``needed``; inf where there is none."""
     if len(sizes) == 0 or float(sizes.max()) <= tol.CAP_GAP * max(needed, float(sizes.min())):
         return np.inf
-    ordered = np.maximum(np.sort(sizes), needed)
-    gaps = (ordered[1:] > tol.CAP_GAP * ordered[:-1]).nonzero()[0]
-    below = needed if needed and ordered[0] > tol.CAP_GAP * needed else ordered[gaps[0]] if len(gaps) else np.inf
-    return float(tol.CAP_ROOM * below)
+    return float(_limit(torch.from_numpy(sizes)[None], torch.tensor([needed], dtype=torch.float64)))

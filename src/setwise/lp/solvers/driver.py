@@ -24,7 +24,7 @@ from setwise import _checks
 from setwise.lp.presolve.equilibration import Equilibration, capped, equilibrate
 from setwise.lp.presolve.reductions import DependentRows, LinealitySpace, partition, solve_separately
 from setwise.lp.problem import LinearProgram
-from setwise.lp.solution import Duals, Factor, Solution, Status, to_dtype, with_parts
+from setwise.lp.solution import Factor, Solution, Status, to_dtype, with_parts
 from setwise.lp.solvers import embedding, exterior_newton, highs
 from setwise.lp.solvers import newton_systems as systems
 from setwise.lp.solvers import per_element as elements
@@ -35,7 +35,7 @@ from setwise.lp.solvers.program import Program, to_array
 from setwise.lp.solvers.simplex import OptimalVertex
 from setwise.lp.solvers.status import INFEASIBLE, NEAR, RUNNING, UNBOUNDED, VERTEX, BatchStatus, Outcome
 from setwise.lp.solvers.verifier import tolerance_for, verify
-from setwise.lp.standard_form import Array, Point, Scaling, StandardForm
+from setwise.lp.standard_form import Array, Point, Scaling, StandardForm, select
 
 if TYPE_CHECKING:
     from setwise.lp.settings import ExteriorNewton
@@ -185,8 +185,8 @@ class Stages:
         if start is not None and not plain:
             start = self.scaling.scale(start)
         if not whole:
-            form, scaling = form.select(places), scaling.select(places)
-            start = start and start.select(places)
+            form, scaling = form.select(places), select(scaling, places)
+            start = start and select(start, places)
         solved = elements.per_element(form, self.limits.max_steps, self.limits.switch, start)
         self.accept(solved.outcome, scaling)
         return solved.factor if plain and whole and not self.status.unsolved().numel() else None
@@ -205,7 +205,7 @@ class Stages:
         scaled, scaling = self._scaled_at(places)
         result = exterior_newton.run(
             scaled,
-            scaling.scale(start.select(places)),
+            scaling.scale(select(start, places)),
             exterior_newton.Penalty(tol.WARM_SIGMA),
             max_steps=tol.WARM_STEPS,
             tolerance=tol.WARM_ACCURACY,
@@ -235,14 +235,14 @@ class Stages:
         """The scaled programs at some places; a batch that is whole is not copied."""
         if len(places) == self.form.c.shape[0]:
             return self.scaled, self.scaling
-        return self.scaled.select(places), self.scaling.select(places)
+        return self.scaled.select(places), select(self.scaling, places)
 
     def _record(self, result: Outcome, scaling: Scaling, places: Tensor) -> None:
         self.status.record(result, scaling, places, result.code == VERTEX, complete=self.capped)
 
     def _round_off(self, code: Tensor, places: Tensor) -> None:
         """From recorded points near the optimum to a vertex after all, or the exterior method."""
-        scaled, scaling = self.scaled.select(places), self.scaling.select(places)
+        scaled, scaling = self.scaled.select(places), select(self.scaling, places)
         point = scaling.scale(self.status.points_at(places))
         result = Outcome(point, code, torch.zeros_like(self.status.steps[places]))
         embedding.round_to_vertex(scaled, result)
@@ -251,12 +251,12 @@ class Stages:
         if rest.numel():
             finish = exterior_newton.run(
                 scaled.select(rest),
-                result.point.select(rest),
+                select(result.point, rest),
                 exterior_newton.Penalty(tol.WARM_SIGMA),
                 max_steps=self.limits.max_steps,
                 tolerance=tol.FINISH_ACCURACY,
             )
-            _record_exterior(self.status, finish, scaling.select(rest), places[rest])
+            _record_exterior(self.status, finish, select(scaling, rest), places[rest])
 
 
 def _record_exterior(status: BatchStatus, result: Outcome, scaling: Scaling, places: Tensor) -> None:
@@ -307,11 +307,11 @@ def _exterior(
         prepared: systems.Prepared = system.prepare(problem, scaling.column)
         places = status.unsolved()
         if places.numel():
-            own, begin = prepared.select(places), scaling.select(places)
+            own, begin = prepared.select(places), select(scaling, places)
             limit = tol.EXTERIOR_STEPS if prepared.exact else tol.EXTERIOR_STEPS_INEXACT
             result = exterior_newton.run(
                 scaled.select(places),
-                begin.scale(point.select(places)),
+                begin.scale(select(point, places)),
                 exterior_newton.Penalty(1 / settings.penalty, settings.growth),
                 max_steps=limit if max_steps is None else max_steps,
                 tolerance=min(tolerance, tol.EXTERIOR_ACCURACY),
@@ -340,16 +340,11 @@ def run_undamped(
 
 def _point(form: StandardForm, start: Solution) -> Point:
     """An earlier solution as a starting point of this batch; what is not finite starts at 0."""
-    batch, _, _, n = form.sizes
-
-    def shaped(part: Tensor) -> Tensor:
-        rows = part.shape[:-1].numel()
-        return part.detach().to(torch.float64).reshape(rows, part.shape[-1]).expand(batch, -1).nan_to_num(0.0, 0.0, 0.0)
-
+    n = form.sizes[-1]
     if start.primal.shape[-1] != n:
         raise _checks.InputError(f"Expected `start` to have {n} variables, but got {start.primal.shape[-1]}.")
-    z, y = form.stack(Duals(*map(shaped, start.dual)))
-    return Point(shaped(start.primal), z.relu(), y)
+    x, z, y = (part.nan_to_num(0.0, 0.0, 0.0) for part in form.point(start.primal, start.dual))
+    return Point(x, z.relu(), y)
 
 
 def _multipliers(problem: LinearProgram, start: Solution) -> Array:

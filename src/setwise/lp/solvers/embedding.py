@@ -15,8 +15,7 @@ optimum is no plain vertex, the steps go on and :mod:`setwise.lp.solvers.exterio
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -25,11 +24,10 @@ from torch import Tensor
 from setwise.lp.solvers import tolerances as tol
 from setwise.lp.solvers.status import INFEASIBLE, LOST, NEAR, RUNNING, UNBOUNDED, VERTEX, Outcome
 from setwise.lp.solvers.vertex import Vertex
-from setwise.lp.standard_form import AnyArray, Point, StandardForm, at_least, at_most, dot, largest
+from setwise.lp.standard_form import AnyArray, Point, StandardForm, at_least, at_most, dot, largest, select
 
 
-@dataclass
-class Iterate:
+class Iterate(NamedTuple):
     """Iterate of the embedding."""
 
     x: AnyArray  # shape: (batch, n)
@@ -47,13 +45,8 @@ class Iterate:
         slack = xp.ones_like(form.h)
         return cls(xp.zeros_like(form.c), slack, slack * form.mask, xp.zeros_like(form.e), one, one)
 
-    def select(self, index: AnyArray) -> Iterate:
-        """The iterates at some places of the batch."""
-        return Iterate(*(getattr(self, field.name)[index] for field in fields(self)))
 
-
-@dataclass(frozen=True)
-class Residual:
+class Residual(NamedTuple):
     """Residuals of the embedding's equations."""
 
     dual: AnyArray  # shape: (batch, n)
@@ -94,8 +87,7 @@ def _run(form: StandardForm, max_steps: int, tolerance: float) -> Outcome:
             keep = ~done
             if not bool(keep.any()):
                 break
-            form, it = form.select(keep), it.select(keep)
-            residual = Residual(*(getattr(residual, field.name)[keep] for field in fields(residual)))
+            form, it, residual = form.select(keep), select(it, keep), select(residual, keep)
             places, tried, last = places[keep], tried[keep], last[keep]
         it = _advance(form, it, residual)
     return result
@@ -121,7 +113,7 @@ def _keep_vertices(form: StandardForm, vertex: Vertex, proven: AnyArray, places:
     if bool(proven.any()):
         good = places[proven]
         result.code[good] = VERTEX
-        for stored, value in zip(result.point, vertex.select(proven).point(form.select(proven)), strict=True):
+        for stored, value in zip(result.point, select(vertex, proven).point(form.select(proven)), strict=True):
             stored[good] = value
 
 

@@ -25,7 +25,7 @@ from torch import Tensor
 from setwise.lp.solvers import tolerances as tol
 from setwise.lp.solvers.newton_systems import Dense, Prepared
 from setwise.lp.solvers.status import INFEASIBLE, NEAR, RUNNING, UNBOUNDED, Outcome
-from setwise.lp.standard_form import Point, StandardForm, dot, largest
+from setwise.lp.standard_form import Point, StandardForm, dot, largest, select
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def run(
         if keep.numel() == 0:
             break
         # Finished elements are left out, so that one hard element does not keep the batch at full cost.
-        form, point, places = form.select(keep), Point(*(part[keep] for part in point)), places[keep]
+        form, point, places = form.select(keep), select(point, keep), places[keep]
         system = system.select(keep)
         best, stalled = best[keep], stalled[keep]
         worst = float(residual[keep].max())

@@ -12,7 +12,7 @@ from setwise.lp.solvers import embedding, exterior_newton
 from setwise.lp.solvers import tolerances as tol
 from setwise.lp.solvers.newton_systems import Prepared
 from setwise.lp.solvers.status import INFEASIBLE, BatchStatus
-from setwise.lp.standard_form import Scaling, StandardForm, largest
+from setwise.lp.standard_form import Scaling, StandardForm, largest, select
 
 
 def check_rays(
@@ -45,4 +45,4 @@ def check_rays(
             tolerance=tol.FEASIBILITY_CHECK,
             system=system.select(places),
         )
-    status.confirm_unbounded(places, scaling.select(places).unscale(result.point), result.code == INFEASIBLE)
+    status.confirm_unbounded(places, select(scaling, places).unscale(result.point), result.code == INFEASIBLE)

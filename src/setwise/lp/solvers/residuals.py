@@ -32,9 +32,6 @@ from setwise.lp.solvers import tolerances as tol
 from setwise.lp.solvers.program import Program
 from setwise.lp.standard_form import AnyArray, Array, Point, StandardForm
 
-FEASIBLE = 1e-7  # by how much the point may break its rows at which an unbounded ray begins
-_SINGLE = 1e-6  # the least tolerance of a program in single precision, whose data are rounded
-
 
 class Residuals(NamedTuple):
     """Relative residuals of a point and its multipliers; 0 is exact."""

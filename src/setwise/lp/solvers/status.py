@@ -7,24 +7,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from setwise.lp.problem import LinearProgram
-from setwise.lp.solution import Duals, Solution, Status
+from setwise.lp.solution import Duals, Solution
 from setwise.lp.solvers import tolerances as tol
 from setwise.lp.solvers import verifier
 from setwise.lp.solvers.residuals import completed, residuals
 from setwise.lp.solvers.verifier import certify
-from setwise.lp.standard_form import AnyArray, Point, Scaling, StandardForm
+from setwise.lp.standard_form import AnyArray, Point, Scaling, StandardForm, select
 
 # What a method claims. Codes up to VERTEX are points, those from INFEASIBLE on are certificates.
 RUNNING, NEAR, VERTEX, INFEASIBLE, UNBOUNDED, LOST = range(6)  # LOST: no optimum, for one of the two reasons
-
-# What the verifier has confirmed.
-_OPTIMAL, _INFEASIBLE, _UNBOUNDED, _LIMIT = range(4)
-_STATUS = np.array([Status.OPTIMAL, Status.INFEASIBLE, Status.UNBOUNDED, Status.ITERATION_LIMIT], dtype=object)
 
 
 @dataclass
@@ -42,17 +37,17 @@ class BatchStatus:
     def __init__(self, form: StandardForm, tolerance: float, *, equilibrated: bool = True) -> None:
         self.form, self.tolerance, self.equilibrated = form, tolerance, equilibrated
         self.point, self.proof = form.zero(), form.zero()
-        self.code = torch.full(form.c.shape[:1], _LIMIT, device=form.c.device)
+        self.code = torch.full(form.c.shape[:1], verifier.LIMIT, device=form.c.device)
         self.steps = torch.zeros_like(self.code)
 
     def unsolved(self, among: Tensor | None = None) -> Tensor:
         """Places without a verified status; with ``among``, positions in that list of places."""
         code = self.code if among is None else self.code[among]
-        return (code == _LIMIT).nonzero().squeeze(-1)
+        return (code == verifier.LIMIT).nonzero().squeeze(-1)
 
     def points_at(self, places: Tensor) -> Point:
         """The points at some places."""
-        return self.point.select(places)
+        return select(self.point, places)
 
     def record(self, result: Outcome, scaling: Scaling, places: Tensor, claimed: Tensor, *, complete: bool) -> None:
         """Store and verify what a method found.
@@ -81,18 +76,18 @@ class BatchStatus:
         if bool(claimed.any()):
             where = places[claimed]
             result = residuals(self.form.select(where), self.points_at(where), charged=self.equilibrated)
-            self.code[where[result.worst() <= self.tolerance]] = _OPTIMAL
+            self.code[where[result.worst() <= self.tolerance]] = verifier.OPTIMAL
 
     def classify(self, places: Tensor, proof: Point, infeasible: Tensor, unbounded: Tensor) -> None:
         """Store the certificates that hold, of those claimed to be of one kind, of the other, or of either."""
         proof, empty, falls = certify(self.form.select(places), proof, infeasible, unbounded)
         for mine, theirs in zip(self.proof, proof, strict=True):
             mine[places[empty | falls]] = theirs[empty | falls]
-        self.code[places[empty]], self.code[places[falls]] = _INFEASIBLE, _UNBOUNDED
+        self.code[places[empty]], self.code[places[falls]] = verifier.INFEASIBLE, verifier.UNBOUNDED
 
     def unbounded(self) -> Tensor:
         """Places where a recession ray was verified."""
-        return (self.code == _UNBOUNDED).nonzero().squeeze(-1)
+        return (self.code == verifier.UNBOUNDED).nonzero().squeeze(-1)
 
     def confirm_unbounded(self, places: Tensor, point: Point, empty: Tensor) -> None:
         """Keep "unbounded" where a feasible point was found, and store the proof where there is none.
@@ -102,36 +97,22 @@ class BatchStatus:
             point: Feasible points, or Farkas multipliers where ``empty``.
             empty: Which programs have no feasible point, as is claimed.
         """
-        self.code[places] = _LIMIT
+        self.code[places] = verifier.LIMIT
         self.classify(places, point, empty, torch.zeros_like(empty))
         form = self.form.select(places)
         broken = residuals(form, form.zero()._replace(x=point.x)).primal
         feasible = ~empty & (broken <= max(self.tolerance, tol.UNBOUNDED_FEASIBLE))
         self.point.x[places[feasible]] = point.x[feasible]
-        self.code[places[feasible]] = _UNBOUNDED
+        self.code[places[feasible]] = verifier.UNBOUNDED
 
     def solution(self, problem: LinearProgram, solver: str) -> Solution:
         """Everything in the shape of the problem, in double precision."""
         form, batch = self.form, problem.batch_shape
         result = residuals(form, self.point, charged=self.equilibrated)
-        farkas, ray = verifier.normalized(form, self.proof, self.code == _INFEASIBLE, self.code == _UNBOUNDED)
-        value = form.objectives(self.point)[0].reshape(batch) + problem.offset.detach().to(torch.float64)
-        code = self.code.reshape(batch)
-        value = torch.where(code == _INFEASIBLE, torch.inf, torch.where(code == _UNBOUNDED, -torch.inf, value))
-
-        def shaped(part: Tensor) -> Tensor:
-            return part.reshape((*batch, *part.shape[1:]))
-
         return Solution(
-            value=value,
-            primal=shaped(self.point.x),
-            dual=Duals(*map(shaped, form.duals(self.point))),
-            status=_STATUS[code.cpu().numpy()],
-            primal_residual=shaped(result.primal),
-            dual_residual=shaped(result.dual),
-            gap=shaped(result.gap),
+            primal=self.point.x.reshape(*batch, form.sizes[-1]),
+            dual=Duals(*(part.reshape(*batch, part.shape[-1]) for part in form.duals(self.point))),
             steps=self.steps.reshape(batch),
-            farkas=Duals(*map(shaped, farkas)),
-            ray=shaped(ray),
             solver=solver,
+            **verifier.concluded(problem, form, self.point, self.proof, self.code, result),
         )

@@ -30,10 +30,9 @@ import torch
 from torch import Tensor
 
 from setwise import _checks
-from setwise.lp.operator import Matrix, batch_of, is_csr, kind, matvec
+from setwise.lp.operator import columns, is_csr, kind
 from setwise.lp.problem import LinearProgram
 from setwise.lp.solvers import tolerances as tol
-from setwise.lp.solvers.matrix_free import Products
 from setwise.lp.solvers.newton_systems import Prepared, Solve, bounds_diagonal, factored
 from setwise.lp.standard_form import StandardForm
 
@@ -113,7 +112,7 @@ class SufficientReduction:
         basis = self._orthonormal(problem)
         (q, d), V = basis.shape, self._lifting(problem, basis)
         before, after = self.first, self.first + q
-        rows, sides = [_columns(problem.A, V)], [problem.b]
+        rows, sides = [columns(problem.A, V)], [problem.b]
         weights = V[before:after]
         for bound, sign in ((problem.upper, 1.0), (problem.lower, -1.0)):
             # A bound on a weight is a row in u: weights are combinations of all directions.
@@ -132,7 +131,7 @@ class SufficientReduction:
             problem.c @ V,
             torch.cat([_over(batch, part, 2) for part in rows], -2),
             torch.cat([_over(batch, part, 1) for part in sides], -1),
-            _columns(problem.A_eq, V),
+            columns(problem.A_eq, V),
             problem.b_eq,
             bounds(problem.lower, -1.0),
             bounds(problem.upper, 1.0),
@@ -216,7 +215,7 @@ class _Subspace:
     def bind(self, form: StandardForm, ridge: float) -> Solve:
         """With the products of the matrices and the directions formed once."""
         V, U = self._split(form)
-        AV, AU, EV, EU = (_times(matrix, part) for matrix in (form.A, form.E) for part in (V, U))
+        AV, AU, EV, EU = (matrix @ part for matrix in (form.A, form.E) for part in (V, U))
         m = form.A.shape[1]
 
         def solve(active: Tensor, right: Tensor) -> Tensor:
@@ -251,22 +250,6 @@ class _Subspace:
         weights = form.c.new_zeros(batch, n, q)
         weights[:, self.first : self.first + q] = self.directions / self.directions.norm(dim=1, keepdim=True)
         return torch.cat([weights[..., : self.count], others], -1), weights[..., self.count :]
-
-
-def _times(matrix: Tensor | Products, part: Tensor) -> Tensor:
-    """The product with several vectors for each element.  # shape: (batch, m, j)."""
-    if isinstance(matrix, Products):
-        columns = [matrix.times(one) for one in part.unbind(-1)]
-        return torch.stack(columns, -1) if columns else part.new_zeros(part.shape[0], matrix.shape[1], 0)
-    return matrix @ part
-
-
-def _columns(matrix: Matrix, V: Tensor) -> Tensor:
-    """The matrix times V, written out.  # shape: (*batch, m, j)."""
-    if isinstance(matrix, Tensor) and not is_csr(matrix):
-        return matrix @ V
-    units = V.mT.reshape(V.shape[1], *(1 for _ in batch_of(matrix)), V.shape[0])
-    return matvec(matrix, units).movedim(0, -1)
 
 
 def _over(batch: torch.Size, part: Tensor, dims: int) -> Tensor:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,8 +26,12 @@ from setwise.lp.problem import LinearProgram
 from setwise.lp.solution import Duals, Solution, Status
 from setwise.lp.solvers import tolerances as tol
 from setwise.lp.solvers.matrix_free import MatrixFreeForm
-from setwise.lp.solvers.residuals import completed, contradicts, descends, kept_ray, residuals
-from setwise.lp.standard_form import Array, Point, StandardForm
+from setwise.lp.solvers.residuals import Residuals, completed, contradicts, descends, kept_ray, residuals
+from setwise.lp.standard_form import Array, Point, StandardForm, dot
+
+# What was verified of an element.
+OPTIMAL, INFEASIBLE, UNBOUNDED, LIMIT = range(4)
+STATUS = np.array([Status.OPTIMAL, Status.INFEASIBLE, Status.UNBOUNDED, Status.ITERATION_LIMIT], dtype=object)
 
 
 def tolerance_for(dtype: torch.dtype, tolerance: float) -> float:
@@ -47,60 +52,56 @@ def verify(problem: LinearProgram, solution: Solution, tolerance: float, *, equi
             units before.
     """
     form = _standard(problem)
-    batch, count = problem.batch_shape, problem.batch_shape.numel()
-
-    def shaped(part: Tensor) -> Tensor:
-        return part.detach().to(torch.float64).reshape(count, part.shape[-1])
-
-    x, device = shaped(solution.primal), problem.device
-    point = Point(x, *form.stack(Duals(*map(shaped, solution.dual))))
+    x, device = form.point(solution.primal, solution.dual), problem.device
     # Reduced costs can be priced only in comparable units.
-    result = residuals(form, point, charged=equilibrated)
+    result = residuals(form, x, charged=equilibrated)
     claims = np.asarray(solution.status, dtype=object).reshape(-1)
-    optimal, infeasible, unbounded = (
-        torch.as_tensor(claims == status, device=device)
-        for status in (Status.OPTIMAL, Status.INFEASIBLE, Status.UNBOUNDED)
-    )
-    optimal = optimal & (result.worst() <= tolerance)
-    given = Point(shaped(solution.ray), *form.stack(Duals(*map(shaped, solution.farkas))))
-    proof, infeasible, unbounded = certify(form, given, infeasible, unbounded)
+    optimal, infeasible, unbounded = (torch.as_tensor(claims == status, device=device) for status in STATUS[:LIMIT])
+    proof, infeasible, unbounded = certify(form, form.point(solution.ray, solution.farkas), infeasible, unbounded)
     # A ray proves nothing without a feasible point to start from.
     unbounded = unbounded & (result.primal <= max(tolerance, tol.UNBOUNDED_FEASIBLE))
-    value = (form.c * x).sum(-1) + problem.offset.detach().to(torch.float64).expand(batch).reshape(count)
-    value = torch.where(infeasible, torch.inf, torch.where(unbounded, -torch.inf, value))
-    statuses = np.full(count, Status.ITERATION_LIMIT, dtype=object)
-    ends = ((optimal, Status.OPTIMAL), (infeasible, Status.INFEASIBLE), (unbounded, Status.UNBOUNDED))
-    for where, status in ends:
-        statuses[where.cpu().numpy()] = status
-    farkas, ray = normalized(form, proof, infeasible, unbounded)
-    return replace(
-        solution,
-        value=value.reshape(batch),
-        status=statuses.reshape(tuple(batch)) if batch else statuses.item(),
-        primal_residual=result.primal.reshape(batch),
-        dual_residual=result.dual.reshape(batch),
-        gap=result.gap.reshape(batch),
-        farkas=Duals(*(part.reshape(*batch, part.shape[-1]) for part in farkas)),
-        ray=ray.reshape(*batch, ray.shape[-1]),
-    )
+    code = torch.where(optimal & (result.worst() <= tolerance), OPTIMAL, LIMIT)
+    code = torch.where(unbounded, UNBOUNDED, torch.where(infeasible, INFEASIBLE, code))
+    return replace(solution, **concluded(problem, form, x, proof, code, result))
 
 
-def normalized(form: StandardForm, proof: Point, infeasible: Tensor, unbounded: Tensor) -> tuple[Duals, Tensor]:
-    """Farkas multipliers that add up to 0 <= -1 and rays along which the cost falls by 1; zeros where there are none.
+def concluded(
+    problem: LinearProgram, form: StandardForm, point: Point, proof: Point, code: Tensor, result: Residuals
+) -> dict[str, Any]:
+    """Value, status, residuals and certificates of a solution, in the shape of the problem.
+
+    Farkas multipliers add up to 0 <= -1, along rays the cost falls by 1; they are zeros where there are none.
 
     Args:
-        form: The programs.
+        problem: The programs.
+        form: The same in standard form.
+        point: Points.
         proof: Rays in x, multipliers in z and y.
-        infeasible: Where the multipliers count.  # shape: (batch,)
-        unbounded: Where the rays count.  # shape: (batch,)
+        code: What was verified.  # shape: (batch,)
+        result: Residuals of the points.
     """
+    batch = problem.batch_shape
+    infeasible, unbounded = code == INFEASIBLE, code == UNBOUNDED
     x, z, y = proof
     empty, falls = infeasible.unsqueeze(-1), unbounded.unsqueeze(-1)
-    price = -(torch.linalg.vecdot(form.h, z) + torch.linalg.vecdot(form.e, y)).unsqueeze(-1)
-    cost = -torch.linalg.vecdot(form.c, x).unsqueeze(-1)
+    price, cost = -(dot(form.h, z) + dot(form.e, y)).unsqueeze(-1), -dot(form.c, x).unsqueeze(-1)
     price, cost = torch.where(empty, price, 1.0), torch.where(falls, cost, 1.0)
-    farkas = Point(x, torch.where(empty, z / price, 0.0), torch.where(empty, y / price, 0.0))
-    return form.duals(farkas), torch.where(falls, x / cost, 0.0)
+    farkas = form.duals(Point(x, torch.where(empty, z / price, 0.0), torch.where(empty, y / price, 0.0)))
+
+    def shaped(part: Tensor) -> Tensor:
+        return part.reshape((*batch, *part.shape[1:]))
+
+    value = shaped(dot(form.c, point.x)) + problem.offset.detach().to(torch.float64)
+    value = torch.where(shaped(infeasible), torch.inf, torch.where(shaped(unbounded), -torch.inf, value))
+    return {
+        "value": value,
+        "status": STATUS[shaped(code).cpu().numpy()],
+        "primal_residual": shaped(result.primal),
+        "dual_residual": shaped(result.dual),
+        "gap": shaped(result.gap),
+        "farkas": Duals(*map(shaped, farkas)),
+        "ray": shaped(torch.where(falls, x / cost, 0.0)),
+    }
 
 
 def _standard(problem: LinearProgram) -> StandardForm:

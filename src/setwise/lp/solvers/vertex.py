@@ -7,7 +7,7 @@ factorization stays, since the derivative of the point needs the same K.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -17,11 +17,10 @@ from setwise.lp.solvers import tolerances as tol
 from setwise.lp.standard_form import AnyArray, Point, StandardForm, largest
 
 
-@dataclass
-class Vertex:
+class Vertex(NamedTuple):
     """Chosen rows, the point and its multipliers, and the LU factorization of K (on torch tensors)."""
 
-    index: AnyArray  # rows of G, shape: (batch, n - p)
+    rows: AnyArray  # chosen ones of G, shape: (batch, n - p)
     x: AnyArray  # shape: (batch, n)
     multipliers: AnyArray  # of the chosen rows, then of the equalities, shape: (batch, n)
     lu: AnyArray  # shape: (batch, n, n)
@@ -49,19 +48,15 @@ class Vertex:
             proven = proven & (xp.amin(chosen, -1) >= -tol.VERTEX_FEASIBLE * price)
         return cls(index, x, multipliers, lu, pivots), proven
 
-    def select(self, where: AnyArray) -> Vertex:
-        """The vertices at some places."""
-        return Vertex(*(part[where] for part in (self.index, self.x, self.multipliers, self.lu, self.pivots)))
-
     def point(self, form: StandardForm) -> Point:
         """The vertex as a point with multipliers of all rows."""
-        count = self.index.shape[1]
+        count = self.rows.shape[1]
         z = form.xp.zeros_like(form.h)
         chosen = form.xp.clip(self.multipliers[:, :count], 0, None)
         if isinstance(z, Tensor):
-            z.scatter_(1, self.index, chosen)
+            z.scatter_(1, self.rows, chosen)
         else:
-            np.put_along_axis(z, self.index, chosen, 1)
+            np.put_along_axis(z, self.rows, chosen, 1)
         return Point(self.x, z, self.multipliers[:, count:])
 
 
