@@ -12,8 +12,8 @@ from setwise.lp import ImplicitGradient, LinearProgram, Solution, Status, solve
 from setwise.lp.gradients.active_set import ActiveSet, constraints
 from setwise.lp.solvers.interior_point import run
 from setwise.lp.solvers.per_element import vertex_solution
-from setwise.lp.solvers.program import Program
 from setwise.lp.solvers.simplex import OptimalVertex
+from setwise.lp.standard_form import Program
 from support.highs import highs_solve
 from support.programs import (
     Generator,

@@ -13,9 +13,8 @@ from setwise.lp import Interior, LinearProgram, Solution, Status, solve
 from setwise.lp.gradients.active_set import ActiveSet
 from setwise.lp.solvers.interior_point import resume, run
 from setwise.lp.solvers.per_element import per_element
-from setwise.lp.solvers.program import Program
 from setwise.lp.solvers.simplex import OptimalVertex, crossover
-from setwise.lp.standard_form import StandardForm
+from setwise.lp.standard_form import Program, StandardForm
 from support.highs import highs_solve
 from support.programs import Generator, degenerate, dense, equality_only, many_optima, wide
 

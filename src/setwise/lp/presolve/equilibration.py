@@ -30,8 +30,7 @@ from setwise.lp.operator import Matrix, is_csr
 from setwise.lp.problem import LinearProgram
 from setwise.lp.solution import Duals, Solution
 from setwise.lp.solvers import tolerances as tol
-from setwise.lp.solvers.program import Program
-from setwise.lp.standard_form import Scaling, StandardForm, largest
+from setwise.lp.standard_form import Point, Program, StandardForm, largest
 
 
 @dataclass(frozen=True)
@@ -223,6 +222,27 @@ def _is_well_scaled(A: Tensor, E: Tensor) -> bool:
     return all(
         bool(((peak == 0) | ((peak <= tol.WELL_SCALED) & (peak >= 1 / tol.WELL_SCALED))).all()) for peak in peaks
     )
+
+
+class Scaling(NamedTuple):
+    """x = column * x_scaled, z = row * z_scaled, y = row_eq * y_scaled: entries of the scaled matrices are near 1."""
+
+    row: Tensor  # shape: (batch, k)
+    row_eq: Tensor  # shape: (batch, p)
+    column: Tensor  # shape: (batch, n)
+
+    @classmethod
+    def identity(cls, form: StandardForm) -> Scaling:
+        """The scaling that changes nothing."""
+        return cls(*(torch.ones_like(part) for part in (form.h, form.e, form.c)))
+
+    def unscale(self, point: Point) -> Point:
+        """From the scaled problem to the original one."""
+        return Point(point.x * self.column, point.z * self.row, point.y * self.row_eq)
+
+    def scale(self, point: Point) -> Point:
+        """From the original problem to the scaled one."""
+        return Point(point.x / self.column, point.z / self.row, point.y / self.row_eq)
 
 
 def equilibrate(form: StandardForm) -> tuple[StandardForm, Scaling]:

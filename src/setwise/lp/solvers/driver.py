@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from setwise import _checks
-from setwise.lp.presolve.equilibration import Equilibration, capped, equilibrate
+from setwise.lp.presolve.equilibration import Equilibration, Scaling, capped, equilibrate
 from setwise.lp.presolve.reductions import DependentRows, LinealitySpace, partition, solve_separately
 from setwise.lp.problem import LinearProgram
 from setwise.lp.solution import Factor, Solution, Status, to_dtype, with_parts
@@ -30,12 +30,19 @@ from setwise.lp.solvers import newton_systems as systems
 from setwise.lp.solvers import per_element as elements
 from setwise.lp.solvers import tolerances as tol
 from setwise.lp.solvers.matrix_free import MatrixFreeForm, equilibrate_products
-from setwise.lp.solvers.phase_one import check_rays
-from setwise.lp.solvers.program import Program, to_array
 from setwise.lp.solvers.simplex import OptimalVertex
-from setwise.lp.solvers.status import INFEASIBLE, NEAR, RUNNING, UNBOUNDED, VERTEX, BatchStatus, Outcome
-from setwise.lp.solvers.verifier import tolerance_for, verify
-from setwise.lp.standard_form import Array, Point, Scaling, StandardForm, select
+from setwise.lp.solvers.status import (
+    INFEASIBLE,
+    NEAR,
+    RUNNING,
+    UNBOUNDED,
+    VERTEX,
+    BatchStatus,
+    Outcome,
+    tolerance_for,
+    verify,
+)
+from setwise.lp.standard_form import Array, Point, Program, StandardForm, largest, select, to_array
 
 if TYPE_CHECKING:
     from setwise.lp.settings import ExteriorNewton
@@ -117,7 +124,7 @@ def _solve(problem: LinearProgram, limits: Limits, start: Solution | None) -> So
     stages = Stages(form, limits)
     point = None if start is None else _point(form, start)
     if program is not None:
-        stages.accept(elements.gather(form, [(program.rows, result)]).outcome, Scaling.identity(form))
+        stages.accept(elements.gather(form, [(program.rows, result)]), Scaling.identity(form))
     factor = stages.run(point, tried=program is not None)
     return replace(stages.status.solution(problem, "Interior"), factor=factor)
 
@@ -188,7 +195,7 @@ class Stages:
             form, scaling = form.select(places), select(scaling, places)
             start = start and select(start, places)
         solved = elements.per_element(form, self.limits.max_steps, self.limits.switch, start)
-        self.accept(solved.outcome, scaling)
+        self.accept(solved, scaling)
         return solved.factor if plain and whole and not self.status.unsolved().numel() else None
 
     def accept(self, result: Outcome, scaling: Scaling) -> None:
@@ -203,14 +210,7 @@ class Stages:
         """The exterior method from an earlier solution."""
         places = self.status.unsolved()
         scaled, scaling = self._scaled_at(places)
-        result = exterior_newton.run(
-            scaled,
-            scaling.scale(select(start, places)),
-            exterior_newton.Penalty(tol.WARM_SIGMA),
-            max_steps=tol.WARM_STEPS,
-            tolerance=tol.WARM_ACCURACY,
-        )
-        _record_exterior(self.status, result, scaling, places)
+        self._exterior(scaled, scaling, scaling.scale(select(start, places)), places, tol.WARM_STEPS, tol.WARM_ACCURACY)
 
     def embedding(self) -> None:
         """The homogeneous embedding, which finds the optimum or why there is none."""
@@ -249,14 +249,16 @@ class Stages:
         self._record(result, scaling, places)
         rest = self.status.unsolved(places)
         if rest.numel():
-            finish = exterior_newton.run(
-                scaled.select(rest),
-                select(result.point, rest),
-                exterior_newton.Penalty(tol.WARM_SIGMA),
-                max_steps=self.limits.max_steps,
-                tolerance=tol.FINISH_ACCURACY,
-            )
-            _record_exterior(self.status, finish, select(scaling, rest), places[rest])
+            scaled, scaling, point = scaled.select(rest), select(scaling, rest), select(result.point, rest)
+            self._exterior(scaled, scaling, point, places[rest], self.limits.max_steps, tol.FINISH_ACCURACY)
+
+    def _exterior(
+        self, scaled: StandardForm, scaling: Scaling, point: Point, places: Tensor, max_steps: int, tolerance: float
+    ) -> None:
+        """The exterior method from points near the optimum."""
+        penalty = exterior_newton.Penalty(tol.WARM_SIGMA)
+        result = exterior_newton.run(scaled, point, penalty, max_steps=max_steps, tolerance=tolerance)
+        _record_exterior(self.status, result, scaling, places)
 
 
 def _record_exterior(status: BatchStatus, result: Outcome, scaling: Scaling, places: Tensor) -> None:
@@ -353,3 +355,39 @@ def _multipliers(problem: LinearProgram, start: Solution) -> Array:
     every = torch.cat([dual.inequality, dual.lower, dual.upper], -1).reshape(-1)
     rows = problem.inequalities + 2 * problem.variables
     return to_array(every.detach(), rows) if every.numel() == rows else np.zeros(rows)
+
+
+def check_rays(
+    status: BatchStatus, scaled: StandardForm, scaling: Scaling, max_steps: int, system: systems.Prepared | None = None
+) -> None:
+    """Phase I: confirm or refute every program that has a recession ray; a feasible point belongs to it.
+
+    With the cost -G'1 all multipliers 1 are strictly dual feasible, so that an optimum exists wherever any point is
+    feasible. Solving with that cost instead of the program's own gives a feasible point or a Farkas certificate.
+
+    Args:
+        status: Of the batch.
+        scaled: All programs of the batch, scaled.
+        scaling: Its scaling.
+        max_steps: Of the interior method.
+        system: Newton system of the exterior method, for matrices that are not written out.
+    """
+    places = status.unbounded()
+    if places.numel() == 0:
+        return
+    form = scaled.select(places)
+    form = replace(form, c=-form.Gt(form.mask))
+    form = replace(form, c=form.c / largest(form.c).clamp(min=1.0).unsqueeze(-1))
+    if system is None:
+        result = embedding.run(form, max_steps=max_steps, tolerance=tol.FEASIBILITY_CHECK)
+    else:
+        # Newton steps of the exterior method are cheaper than interior steps, and it takes more of them.
+        result = exterior_newton.run(
+            form,
+            form.zero(),
+            exterior_newton.Penalty(),
+            max_steps=10 * max_steps,
+            tolerance=tol.FEASIBILITY_CHECK,
+            system=system.select(places),
+        )
+    status.confirm_unbounded(places, select(scaling, places).unscale(result.point), result.code == INFEASIBLE)

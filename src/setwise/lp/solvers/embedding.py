@@ -63,7 +63,8 @@ def run(form: StandardForm, *, max_steps: int, tolerance: float) -> Outcome:
         return _run(form, max_steps, tolerance)
     with np.errstate(all="ignore"):  # masked entries divide by 0 on their way to being passed over
         found = _run(form.numpy(), max_steps, tolerance)
-    return Outcome(Point(*map(torch.from_numpy, found.point)), *map(torch.from_numpy, (found.code, found.steps)))
+    point = Point(*map(torch.from_numpy, found.point))
+    return Outcome(point, torch.from_numpy(found.code), torch.from_numpy(found.steps))
 
 
 def _run(form: StandardForm, max_steps: int, tolerance: float) -> Outcome:
@@ -183,7 +184,7 @@ def _try_vertices(
     A set of rows is tried once: ``tried`` remembers a number that tells sets apart.
     """
     active = it.z > it.s  # never where masked: z is 0 there
-    ready = (active.sum(-1) == needed) & (r.mu < 0.1 * it.tau**2) & (code <= NEAR)
+    ready = (active.sum(-1) == needed) & (r.mu < tol.EMBEDDING_VERTEX_MU * it.tau**2) & (code <= NEAR)
     if needed < 0 or not bool(ready.any()):
         return tried
     xp = form.xp

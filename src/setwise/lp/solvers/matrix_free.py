@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 
 from setwise.lp.operator import Matrix, batch_of, is_csr, matvec, rmatvec
-from setwise.lp.presolve.equilibration import rescaled
+from setwise.lp.presolve.equilibration import Scaling, rescaled
 from setwise.lp.problem import LinearProgram
 from setwise.lp.solvers import tolerances as tol
-from setwise.lp.standard_form import Scaling, StandardForm
+from setwise.lp.standard_form import StandardForm
 
 
 @dataclass(frozen=True)

@@ -20,21 +20,12 @@ from setwise.lp.solution import Duals, Solution, Status
 from setwise.lp.solvers import interior_point
 from setwise.lp.solvers import tolerances as tol
 from setwise.lp.solvers.interior_point import Nearby
-from setwise.lp.solvers.program import Program
 from setwise.lp.solvers.residuals import residuals_of_one
 from setwise.lp.solvers.simplex import FarkasRay, OptimalVertex, RecessionRay, solved
 from setwise.lp.solvers.status import LOST, NEAR, RUNNING, VERTEX, Outcome
-from setwise.lp.standard_form import Array, Index, Point, StandardForm
+from setwise.lp.standard_form import Array, Index, Point, Program, StandardForm
 
 Found = OptimalVertex | Nearby | None
-
-
-@dataclass(frozen=True)
-class ElementResults:
-    """Outcome, and the factorization where all programs ended at a vertex that is their one optimum."""
-
-    outcome: Outcome  # codes VERTEX, NEAR and RUNNING, the last with no steps
-    factor: VertexFactor | None
 
 
 def prefers_per_element(form: StandardForm, *, warm: bool = False) -> bool:
@@ -64,9 +55,7 @@ def solve_one(program: Program, max_steps: int, tolerance: float, before: Array 
     return interior_point.run(program, max_steps, tolerance)
 
 
-def per_element(
-    form: StandardForm, max_steps: int, tolerance: float = 1e-10, start: Point | None = None
-) -> ElementResults:
+def per_element(form: StandardForm, max_steps: int, tolerance: float = 1e-10, start: Point | None = None) -> Outcome:
     """Take each program of a batch, from an earlier solution where there is one."""
     before = None if start is None else _by_row(form, start.z)
     pairs: list[tuple[Index, Found]] = []
@@ -92,7 +81,7 @@ def simplex_per_element(form: StandardForm, point: Point, max_steps: int) -> Out
         (program.rows, interior_point.by_simplex(program, x[k], z[k, program.rows], most))
         for k, program in enumerate(_programs(form))
     ]
-    outcome = gather(form, [(rows, end if isinstance(end, OptimalVertex) else None) for rows, end in ends]).outcome
+    outcome = gather(form, [(rows, end if isinstance(end, OptimalVertex) else None) for rows, end in ends])
     for mine, theirs in zip(outcome.point, point, strict=True):
         mine[outcome.code != VERTEX] = theirs.cpu()[outcome.code != VERTEX]
     columns = _columns(form)
@@ -126,7 +115,7 @@ def _by_row(form: StandardForm, z: Tensor) -> Array:
     return every
 
 
-def gather(form: StandardForm, pairs: Sequence[tuple[Index, Found]]) -> ElementResults:
+def gather(form: StandardForm, pairs: Sequence[tuple[Index, Found]]) -> Outcome:
     """Collect the results of the first programs of a batch, each with its rows, into one outcome."""
     batch, m, p, n = form.sizes
     every, x, y = np.zeros((batch, m + 2 * n)), np.zeros((batch, n)), np.zeros((batch, p))
@@ -140,8 +129,8 @@ def gather(form: StandardForm, pairs: Sequence[tuple[Index, Found]]) -> ElementR
         if isinstance(result, OptimalVertex) and result.strict:
             vertices.append((rows[result.active], result))
     point = Point(*(torch.from_numpy(part) for part in (x, every[:, _columns(form)], y)))
-    outcome = Outcome(point, torch.from_numpy(code), torch.from_numpy(steps))
-    return ElementResults(outcome, VertexFactor(vertices, m) if len(vertices) == batch else None)
+    factor = VertexFactor(vertices, m) if len(vertices) == batch else None
+    return Outcome(point, torch.from_numpy(code), torch.from_numpy(steps), factor)
 
 
 def _columns(form: StandardForm) -> Index:

@@ -29,8 +29,7 @@ import torch
 from torch import Tensor
 
 from setwise.lp.solvers import tolerances as tol
-from setwise.lp.solvers.program import Program
-from setwise.lp.standard_form import AnyArray, Array, Point, StandardForm
+from setwise.lp.standard_form import AnyArray, Array, Point, Program, StandardForm
 
 
 class Residuals(NamedTuple):

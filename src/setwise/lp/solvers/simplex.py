@@ -25,8 +25,7 @@ import numpy as np
 import torch
 
 from setwise.lp.solvers import tolerances as tol
-from setwise.lp.solvers.program import Program
-from setwise.lp.standard_form import Array, Index
+from setwise.lp.standard_form import Array, Index, Program
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ factorization stays, since the derivative of the point needs the same K.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -33,10 +34,11 @@ class Vertex(NamedTuple):
         K = xp.concatenate([form.rows(index), form.E], 1)
         sides = xp.take_along_dim(form.h, index, 1) if xp is torch else np.take_along_axis(form.h, index, 1)
         right = xp.concatenate([sides, form.e], -1)
-        solved = (_solve_torch if xp is torch else _solve_numpy)(K, right, -form.c)
-        if solved is None:
+        solve = _by_factors if xp is torch else _by_inverse
+        try:
+            x, multipliers, lu, pivots = solve(K, right, -form.c)
+        except np.linalg.LinAlgError:
             return cls(index, right, right, K, K), np.zeros(len(index), dtype=bool)
-        x, multipliers, lu, pivots = solved
         chosen = multipliers[:, : index.shape[1]]
         side, price = 1 + largest(form.h), 1 + largest(form.c)
         proven = xp.isfinite(x).all(-1) & xp.isfinite(multipliers).all(-1)
@@ -60,31 +62,23 @@ class Vertex(NamedTuple):
         return Point(self.x, z, self.multipliers[:, count:])
 
 
-def _solve_torch(K: Tensor, right: Tensor, cost: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """K x = right and K'w = cost with one step of refinement each; singular elements come out not finite."""
+def _by_factors(K: Tensor, right: Tensor, cost: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """K x = right and K'w = cost; singular elements come out not finite."""
     lu, pivots, info = torch.linalg.lu_factor_ex(K)
-
-    def refined(matrix: Tensor, side: Tensor, *, adjoint: bool) -> Tensor:
-        side = side.unsqueeze(-1)
-        x = torch.linalg.lu_solve(lu, pivots, side, adjoint=adjoint)
-        x = x + torch.linalg.lu_solve(lu, pivots, side - matrix @ x, adjoint=adjoint)
-        return torch.where(info.unsqueeze(-1) == 0, x.squeeze(-1), torch.nan)
-
-    return refined(K, right, adjoint=False), refined(K.mT, cost, adjoint=True), lu, pivots
+    regular = info.unsqueeze(-1) == 0
+    x = _refined(lambda side: torch.linalg.lu_solve(lu, pivots, side), K, right)
+    w = _refined(lambda side: torch.linalg.lu_solve(lu, pivots, side, adjoint=True), K.mT, cost)
+    return torch.where(regular, x, torch.nan), torch.where(regular, w, torch.nan), lu, pivots
 
 
-def _solve_numpy(
-    K: np.ndarray, right: np.ndarray, cost: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray] | None:
-    """Solve K x = right and K'w = cost by the inverse; None where an element is singular."""
-    try:
-        inverse = np.linalg.inv(K)
-    except np.linalg.LinAlgError:
-        return None
+def _by_inverse(K: np.ndarray, right: np.ndarray, cost: np.ndarray) -> tuple[AnyArray, AnyArray, AnyArray, AnyArray]:
+    """The same on NumPy arrays, where a singular element raises."""
+    inverse = np.linalg.inv(K)
+    return _refined(inverse.__matmul__, K, right), _refined(inverse.mT.__matmul__, K.mT, cost), K, K
 
-    def refined(inverse: np.ndarray, matrix: np.ndarray, side: np.ndarray) -> np.ndarray:
-        side = side[..., None]
-        x = inverse @ side
-        return np.asarray((x + inverse @ (side - matrix @ x))[..., 0])
 
-    return refined(inverse, K, right), refined(inverse.mT, K.mT, cost), K, K
+def _refined(solve: Callable[[AnyArray], AnyArray], matrix: AnyArray, side: AnyArray) -> AnyArray:
+    """A solution with one step of refinement."""
+    side = side[..., None]
+    x = solve(side)
+    return (x + solve(side - matrix @ x))[..., 0]
