@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -153,17 +152,7 @@ def _strided(name: str, value: Tensor) -> None:
         raise TypeError(f"Expected `{name}` to be a dense tensor, but got layout {value.layout}{hint}.")
 
 
-class Stacked(NamedTuple):
-    """The fields of min c'z s.t. A z <= b, A_eq z = b_eq, with z = (u, v)."""
-
-    c: Tensor
-    A: Tensor | None
-    b: Tensor | None
-    A_eq: Tensor | None
-    b_eq: Tensor | None
-
-
-def stack(**blocks: Tensor | None) -> Stacked:
+def stack(**blocks: Tensor | None) -> tuple[Tensor | None, ...]:
     """Check the blocks g, h, E, F, p, B, G, q and stack them; see ``LinearProgram.from_general``."""
     given = {name: block for name, block in blocks.items() if block is not None}
     for name, block in given.items():
@@ -172,15 +161,9 @@ def stack(**blocks: Tensor | None) -> Stacked:
     if sizes["u"] + sizes["v"] == 0:
         raise _checks.InputError("Expected at least one of `g`, `h`, `E`, `F`, `B`, `G`, but all of them are None.")
     like = next(iter(given.values()))
-    gain = _beside(
-        given.get("g", like.new_zeros(sizes["u"])),
-        given.get("h", like.new_zeros(sizes["v"])),
-        ("g", "h"),
-        dims=1,
-    )
-    A, b = _rows("E", "F", "p", given, sizes)
-    A_eq, b_eq = _rows("B", "G", "q", given, sizes)
-    return Stacked(-gain, A, b, A_eq, b_eq)
+    g, h = given.get("g", like.new_zeros(sizes["u"])), given.get("h", like.new_zeros(sizes["v"]))
+    gain = _beside(g, h, ("g", "h"), dims=1)
+    return -gain, *_rows("E", "F", "p", given, sizes), *_rows("B", "G", "q", given, sizes)
 
 
 def _size(variable: str, names: tuple[str, ...], given: dict[str, Tensor]) -> int:

@@ -64,9 +64,7 @@ def matvec(A: Matrix, z: Tensor) -> Tensor:
     """
     if not isinstance(A, Tensor):
         return A.matvec(z)
-    if is_csr(A):
-        return _csr_product(A, z, transposed=False)
-    return _dense_product(A, z)
+    return _csr_product(A, z, transposed=False) if is_csr(A) else _dense_product(A, z)
 
 
 def rmatvec(A: Matrix, y: Tensor) -> Tensor:
@@ -79,9 +77,7 @@ def rmatvec(A: Matrix, y: Tensor) -> Tensor:
     """
     if not isinstance(A, Tensor):
         return A.rmatvec(y)
-    if is_csr(A):
-        return _csr_product(A, y, transposed=True)
-    return _dense_product(A.mT, y)
+    return _csr_product(A, y, transposed=True) if is_csr(A) else _dense_product(A.mT, y)
 
 
 def to_dense(A: Matrix, *, dtype: torch.dtype, device: torch.device) -> Tensor:

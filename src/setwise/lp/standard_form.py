@@ -12,14 +12,14 @@ So the interior method is written in the functions that both libraries share, an
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
+from typing import Any, NamedTuple, Self, TypeAlias, TypeVar, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from setwise.lp.operator import Matrix, is_csr, to_dense
+from setwise.lp.operator import Matrix, to_dense
 from setwise.lp.problem import LinearProgram
 from setwise.lp.solution import Duals
 from setwise.lp.solvers import tolerances as tol
@@ -302,13 +302,9 @@ class Program:
     def of(cls, problem: LinearProgram) -> Self | None:
         """The arrays of a program, or None where it is not plain: on the CPU, dense, well scaled."""
         n, m, p = problem.variables, problem.inequalities, problem.equalities
-        if p >= n or problem.device.type != "cpu" or problem.batch_shape.numel() != 1:
+        if p >= n or problem.device.type != "cpu" or problem.batch_shape.numel() != 1 or not problem.is_dense:
             return None
-        if not (isinstance(problem.A, Tensor) and isinstance(problem.A_eq, Tensor)):
-            return None
-        if is_csr(problem.A) or is_csr(problem.A_eq):
-            return None
-        A, E = to_array(problem.A, m, n), to_array(problem.A_eq, p, n)
+        A, E = to_array(cast("Tensor", problem.A), m, n), to_array(cast("Tensor", problem.A_eq), p, n)
         if not _is_well_scaled(np.concatenate([A, E]) if p else A):
             return None
         sides = np.concatenate([to_array(problem.b, m), -to_array(problem.lower, n), to_array(problem.upper, n)])

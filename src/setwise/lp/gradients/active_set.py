@@ -156,7 +156,10 @@ class _MatrixFree(ActiveSet):
 
     def _rows(self, x: Tensor) -> Duals:
         return Duals(
-            matvec(self.A, x) * self.on.inequality, matvec(self.A_eq, x), -x * self.on.lower, x * self.on.upper
+            matvec(self.A, x) * self.on.inequality,
+            matvec(self.A_eq, x),
+            -x * self.on.lower,
+            x * self.on.upper,
         )
 
     def _columns(self, r: Duals) -> Tensor:

@@ -93,10 +93,8 @@ class Equilibration:
             offset=problem.offset.detach().to(torch.float64) / self.price,
         )
 
-    def map_start(self, solution: Solution | None) -> Solution | None:
+    def map_start(self, solution: Solution) -> Solution:
         """An earlier solution in the units of x'."""
-        if solution is None:
-            return None
         dual = Duals(*(part / factor for part, factor in zip(solution.dual, self._prices(), strict=True)))
         return replace(solution, primal=solution.primal / self.column, dual=dual)
 
@@ -207,8 +205,7 @@ def _is_well_scaled(A: Tensor, E: Tensor) -> bool:
     """Whether the largest entries of all rows and columns that are not 0 are near 1."""
     peaks = []
     if is_csr(A) or is_csr(E):
-        single = torch.Size()
-        parts = [_Entries.of(part, single) for part in (A, E)]
+        parts = [_Entries.of(part, torch.Size()) for part in (A, E)]
         across = torch.zeros(A.shape[-1], dtype=torch.float64, device=A.device)
         for part, size in zip(parts, (A.shape[0], E.shape[0]), strict=True):
             across = across.scatter_reduce(0, part.column, part.value, "amax")

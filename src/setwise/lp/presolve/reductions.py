@@ -71,9 +71,9 @@ class DependentRows:
         rows = cast("Tensor", problem.A_eq)
         return problem.replace(A_eq=rows[..., self.kept, :], b_eq=problem.b_eq[..., self.kept])
 
-    def map_start(self, solution: Solution | None) -> Solution | None:
+    def map_start(self, solution: Solution) -> Solution:
         """An earlier solution with multipliers of the kept rows."""
-        if solution is None or solution.dual.equality.shape[-1] != len(self.combine):
+        if solution.dual.equality.shape[-1] != len(self.combine):
             return solution
         return replace(solution, dual=_with_equality(solution.dual, self.combine.T))
 
@@ -196,10 +196,8 @@ class LinealitySpace:
             b_eq=torch.cat([sides, sides.new_zeros(*sides.shape[:-1], len(rows))], -1),
         )
 
-    def map_start(self, solution: Solution | None) -> Solution | None:
+    def map_start(self, solution: Solution) -> Solution:
         """An earlier solution with multipliers of the new rows, which are 0."""
-        if solution is None:
-            return None
         equality = solution.dual.equality
         new = equality.new_zeros(*equality.shape[:-1], self.N.shape[1])
         return replace(solution, dual=solution.dual._replace(equality=torch.cat([equality, new], -1)))

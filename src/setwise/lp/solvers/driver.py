@@ -70,7 +70,7 @@ def run_interior(problem: LinearProgram, limits: Limits, start: Solution | None,
     scaling = Equilibration.analyze(problem)
     working = _double(problem)
     if scaling is not None:
-        working, start = scaling.apply(problem), scaling.map_start(start)
+        working, start = scaling.apply(problem), start and scaling.map_start(start)
     solution, own = _presolved(working, inner, start)
     if not own:  # statuses are those of a reduced program
         solution = verify(working, solution, level)
@@ -97,10 +97,10 @@ def _presolved(problem: LinearProgram, limits: Limits, start: Solution | None) -
     # Free directions first: what fixes them are new equality rows, which may depend on the program's own.
     lineality = LinealitySpace.analyze(problem)
     if lineality is not None:
-        problem, start = lineality.apply(problem), lineality.map_start(start)
+        problem, start = lineality.apply(problem), start and lineality.map_start(start)
     dependent = DependentRows.analyze(problem, limits.tolerance)
     if dependent is not None:
-        problem, start = dependent.apply(problem), dependent.map_start(start)
+        problem, start = dependent.apply(problem), start and dependent.map_start(start)
     solution = _solve(problem, limits, start)
     for reduction in (dependent, lineality):
         solution = solution if reduction is None else reduction.postsolve(solution)
@@ -228,7 +228,7 @@ class Stages:
         places = self.status.unsolved()
         if places.numel():
             scaled, scaling = self._scaled_at(places)
-            point = scaling.scale(self.status.points_at(places))
+            point = scaling.scale(select(self.status.point, places))
             self._record(elements.simplex_per_element(scaled, point, self.limits.max_steps), scaling, places)
 
     def _scaled_at(self, places: Tensor) -> tuple[StandardForm, Scaling]:
@@ -243,7 +243,7 @@ class Stages:
     def _round_off(self, code: Tensor, places: Tensor) -> None:
         """From recorded points near the optimum to a vertex after all, or the exterior method."""
         scaled, scaling = self.scaled.select(places), select(self.scaling, places)
-        point = scaling.scale(self.status.points_at(places))
+        point = scaling.scale(select(self.status.point, places))
         result = Outcome(point, code, torch.zeros_like(self.status.steps[places]))
         embedding.round_to_vertex(scaled, result)
         self._record(result, scaling, places)
@@ -256,8 +256,7 @@ class Stages:
         self, scaled: StandardForm, scaling: Scaling, point: Point, places: Tensor, max_steps: int, tolerance: float
     ) -> None:
         """The exterior method from points near the optimum."""
-        penalty = exterior_newton.Penalty(tol.WARM_SIGMA)
-        result = exterior_newton.run(scaled, point, penalty, max_steps=max_steps, tolerance=tolerance)
+        result = exterior_newton.run(scaled, point, sigma=tol.WARM_SIGMA, max_steps=max_steps, tolerance=tolerance)
         _record_exterior(self.status, result, scaling, places)
 
 
@@ -282,7 +281,7 @@ def run_exterior(
         equilibrated = scaling is None and problem.has_entries
         solution = _exterior(settings, problem, system, max_steps, level, start, equilibrated=equilibrated)
     else:
-        scaled, start = scaling.apply(problem), scaling.map_start(start)
+        scaled, start = scaling.apply(problem), start and scaling.map_start(start)
         solution = _exterior(settings, scaled, system, max_steps, level, start, equilibrated=True)
         solution = verify(problem, scaling.postsolve(solution), level, equilibrated=False)
     return to_dtype(solution, problem.dtype)
@@ -314,7 +313,8 @@ def _exterior(
             result = exterior_newton.run(
                 scaled.select(places),
                 begin.scale(select(point, places)),
-                exterior_newton.Penalty(1 / settings.penalty, settings.growth),
+                sigma=1 / settings.penalty,
+                growth=settings.growth,
                 max_steps=limit if max_steps is None else max_steps,
                 tolerance=min(tolerance, tol.EXTERIOR_ACCURACY),
                 system=own,
@@ -330,11 +330,11 @@ def run_undamped(
     """The papers' loop; only the residuals tell whether it got there."""
     form = StandardForm.of(problem)
     status = BatchStatus(form, tolerance_for(problem.dtype, tolerance), equilibrated=False)
-    origin = torch.zeros_like(form.c) if start is None else _point(form, start).x
+    y = torch.zeros_like(form.c) if start is None else _point(form, start).x
     steps = settings.steps if max_steps is None else min(settings.steps, max_steps)
-    point = exterior_newton.undamped_loop(
-        form, origin, settings.penalty, ridge=settings.ridge, step_size=settings.step_size, steps=steps
-    )
+    for _ in range(steps):
+        y = exterior_newton.undamped_step(form, y, settings.penalty, ridge=settings.ridge, step_size=settings.step_size)
+    point = exterior_newton.undamped_point(form, y, settings.penalty)
     places = status.unsolved()
     status.accept(places, point, torch.full_like(places, steps), torch.ones_like(places, dtype=torch.bool))
     return to_dtype(status.solution(problem, "ExteriorNewton(undamped)"), problem.dtype)
@@ -385,7 +385,6 @@ def check_rays(
         result = exterior_newton.run(
             form,
             form.zero(),
-            exterior_newton.Penalty(),
             max_steps=10 * max_steps,
             tolerance=tol.FEASIBILITY_CHECK,
             system=system.select(places),

@@ -241,14 +241,8 @@ def _advance(form: StandardForm, it: Iterate, r: Residual) -> Iterate:
     d = direction(keep, rc, rk, q, x2[..., 0], y2[..., 0])
     length = at_most(tol.TO_THE_BOUNDARY * _longest(xp, it, d, per_z), 1.0)
     long = length[:, None]
-    return Iterate(
-        it.x + long * d.x,
-        it.s + long * d.s,
-        it.z + long * d.z,
-        it.y + long * d.y,
-        it.tau + length * d.tau,
-        it.kappa + length * d.kappa,
-    )
+    lengths = (long, long, long, long, length, length)
+    return Iterate(*(part + own * change for part, own, change in zip(it, lengths, d, strict=True)))
 
 
 def _price(form: StandardForm, x: AnyArray, y: AnyArray, z: AnyArray) -> AnyArray:

@@ -17,8 +17,6 @@ along a ray: the last difference is tested for being one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
@@ -28,26 +26,12 @@ from setwise.lp.solvers.status import INFEASIBLE, NEAR, RUNNING, UNBOUNDED, Outc
 from setwise.lp.standard_form import Point, StandardForm, dot, largest, select
 
 
-@dataclass(frozen=True)
-class Penalty:
-    """How the penalty moves.
-
-    Attributes:
-        sigma: 1 / penalty at the start.
-        growth: By how much sigma grows after an outer step that did not bring the residual down to a quarter.
-        largest: Where it stops growing.
-    """
-
-    sigma: float = 1.0
-    growth: float = 5.0
-    largest: float = 1e6
-
-
 def run(
     form: StandardForm,
     point: Point,
-    penalty: Penalty,
     *,
+    sigma: float = 1.0,
+    growth: float = 5.0,
     max_steps: int,
     tolerance: float,
     system: Prepared | None = None,
@@ -57,27 +41,27 @@ def run(
     Args:
         form: The programs, scaled.
         point: Where to start; its multipliers of G must not be negative.
-        penalty: How the penalty moves.
+        sigma: 1 / penalty at the start.
+        growth: By how much sigma grows after an outer step that did not bring the residual down to a quarter.
         max_steps: Most Newton steps of any element.
         tolerance: Of the relative residuals and the gap.
         system: How Newton's systems are solved; dense by default.
     """
     system = system or Dense()
     batch = form.c.shape[0]
-    result = Outcome(
-        Point(*(part.clone() for part in point)),
-        torch.zeros(batch, dtype=torch.long, device=form.c.device),
-        form.c.new_zeros(batch),
-    )
     places = torch.arange(batch, device=form.c.device)
-    sigma, steps, last, accuracy = penalty.sigma, 0, float("inf"), 1.0
+    result = Outcome(select(point, places), torch.zeros_like(places), form.c.new_zeros(batch))
+    steps, last, accuracy = 0, float("inf"), 1.0
     best = form.c.new_full((batch,), torch.inf)
     stalled = torch.zeros(batch, device=form.c.device)
     while steps < max_steps:
         before = point
         # Errors that can be summed: smaller than what is left to do, and smaller with every outer step.
         accuracy = max(tol.INNER_SHARE * min(accuracy, last), tol.INNER_SHARE * tolerance)
-        point, spent = _minimize(form, before, sigma, min(tol.INNER_STEPS, max_steps - steps), system, accuracy)
+        # The proximal term |x - x_last|^2 / (2 sigma), divided by sigma as all of the objective is.
+        limit, ridge = min(tol.INNER_STEPS, max_steps - steps), 1 / sigma**2
+        x, t, spent = _newton(form, before, sigma, limit, ridge=ridge, system=system, goal=accuracy / sigma)
+        point = Point(x, sigma * t.relu(), before.y + sigma * (form.Ex(x) - form.e))
         steps += max(spent, 1)
         residual = _distance(form, point)
         code = _rays(form, before, point)
@@ -103,7 +87,7 @@ def run(
         worst = float(residual[keep].max())
         if worst > 0.25 * last:
             # A larger sigma makes outer steps longer but the inner systems worse conditioned.
-            sigma = min(sigma * penalty.growth, penalty.largest)
+            sigma = min(sigma * growth, tol.LARGEST_SIGMA)
         last = worst
     return result
 
@@ -134,16 +118,6 @@ def minimize_penalty(form: StandardForm, start: Point, penalty: float, *, max_st
     return _newton(form, zero, 1 / penalty, max_steps, ridge=tol.PENALTY_RIDGE, system=Dense())[0]
 
 
-def undamped_loop(
-    form: StandardForm, start: Tensor, penalty: float, *, ridge: float, step_size: float, steps: int
-) -> Point:
-    """The papers' loop, for comparison: a fixed number of steps at a fixed penalty, then the active rows."""
-    y = start
-    for _ in range(steps):
-        y = undamped_step(form, y, penalty, ridge=ridge, step_size=step_size)
-    return undamped_point(form, y, penalty)
-
-
 def undamped_step(form: StandardForm, y: Tensor, penalty: float, *, ridge: float, step_size: float) -> Tensor:
     """Y - step_size (G'DG + E'E + ridge I)^-1 (gradient of Mangasarian's function), without line search."""
     t = (form.G(y) - form.h) * form.mask
@@ -162,16 +136,6 @@ def undamped_point(form: StandardForm, y: Tensor, penalty: float) -> Point:
     missing = form.Gt(active * t) + form.Ety(form.Ex(y) - form.e)
     x = y - (normal @ missing.unsqueeze(-1)).squeeze(-1)
     return Point(x, t.relu() / penalty, (form.Ex(y) - form.e) / penalty)
-
-
-def _minimize(
-    form: StandardForm, start: Point, sigma: float, max_steps: int, system: Prepared, goal: float
-) -> tuple[Point, int]:
-    """The inner minimization and the multiplier step after it; also the Newton steps taken."""
-    # The proximal term |x - x_last|^2 / (2 sigma), divided by sigma as all of the objective is.
-    ridge = 1 / sigma**2
-    x, t, steps = _newton(form, start, sigma, max_steps, ridge=ridge, system=system, goal=goal / sigma)
-    return Point(x, sigma * t.relu(), start.y + sigma * (form.Ex(x) - form.e)), steps
 
 
 def _newton(

@@ -68,7 +68,7 @@ def run(
     scaling = Equilibration.analyze(problem, units=True)
     scaled = problem
     if scaling is not None:
-        scaled, start = scaling.apply(problem), scaling.map_start(start)
+        scaled, start = scaling.apply(problem), start and scaling.map_start(start)
     level = tolerance_for(problem.dtype, tolerance)
     runner = _Runner(settings, highspy, max_steps, min(max(level, tol.HIGHS_LEAST_TOLERANCE), tol.HIGHS_MOST_TOLERANCE))
     ends = []

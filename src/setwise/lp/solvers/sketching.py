@@ -27,7 +27,7 @@ from torch import Tensor
 
 from setwise import _checks
 from setwise.lp import operator
-from setwise.lp.problem import LinearProgram
+from setwise.lp.problem import LinearProgram, check_program
 from setwise.lp.solvers import tolerances as tol
 from setwise.lp.solvers.matrix_free import Products
 from setwise.lp.solvers.newton_systems import Prepared, Solve, Stateless, bounds_diagonal, by_cholesky, by_rows
@@ -88,8 +88,7 @@ def lift(problem: LinearProgram, sketch: Sketch, point: Tensor) -> Tensor:
 
 
 def _check(problem: LinearProgram, sketch: Sketch) -> None:
-    if not isinstance(problem, LinearProgram):
-        raise TypeError(f"Expected `problem` to be a LinearProgram, but got {type(problem).__name__}.")
+    check_program("problem", problem)
     if not isinstance(sketch, Sketch):
         raise TypeError(f"Expected `sketch` to be a sketch such as CountSketch(100), but got {sketch!r}.")
 

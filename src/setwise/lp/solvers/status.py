@@ -23,7 +23,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from setwise.lp.operator import is_csr
 from setwise.lp.presolve.equilibration import Scaling
 from setwise.lp.problem import LinearProgram
 from setwise.lp.solution import Duals, Factor, Solution, Status
@@ -36,7 +35,7 @@ from setwise.lp.standard_form import AnyArray, Array, Point, StandardForm, dot, 
 RUNNING, NEAR, VERTEX, INFEASIBLE, UNBOUNDED, LOST = range(6)  # LOST: no optimum, for one of the two reasons
 
 
-# What was verified, in the order of STATUS.
+# What was verified, in the order of _STATUS.
 _OPTIMAL, _INFEASIBLE, _UNBOUNDED, _LIMIT = range(4)
 _STATUS = np.array([Status.OPTIMAL, Status.INFEASIBLE, Status.UNBOUNDED, Status.ITERATION_LIMIT], dtype=object)
 
@@ -65,10 +64,6 @@ class BatchStatus:
         code = self.code if among is None else self.code[among]
         return (code == _LIMIT).nonzero().squeeze(-1)
 
-    def points_at(self, places: Tensor) -> Point:
-        """The points at some places."""
-        return select(self.point, places)
-
     def record(self, result: Outcome, scaling: Scaling, places: Tensor, claimed: Tensor, *, complete: bool) -> None:
         """Store and verify what a method found.
 
@@ -95,7 +90,7 @@ class BatchStatus:
             mine[places] = theirs
         if bool(claimed.any()):
             where = places[claimed]
-            result = residuals(self.form.select(where), self.points_at(where), charged=self.equilibrated)
+            result = residuals(self.form.select(where), select(self.point, where), charged=self.equilibrated)
             self.code[where[result.worst() <= self.tolerance]] = _OPTIMAL
 
     def classify(self, places: Tensor, proof: Point, infeasible: Tensor, unbounded: Tensor) -> None:
@@ -210,11 +205,9 @@ def concluded(
 
 def _standard(problem: LinearProgram) -> StandardForm:
     """Written out where that is small or it is so already."""
-    matrices = (problem.A, problem.A_eq)
-    dense = all(isinstance(matrix, Tensor) and not is_csr(matrix) for matrix in matrices)
     rows = problem.inequalities + problem.equalities
     small = rows * problem.variables * problem.batch_shape.numel() <= tol.SPARSE_WRITTEN_OUT
-    if dense or (small and all(isinstance(matrix, Tensor) for matrix in matrices)):
+    if problem.is_dense or (small and problem.has_entries):
         return StandardForm.of(problem)
     return MatrixFreeForm.of(problem)
 
