@@ -257,7 +257,7 @@ class LinearProgram:
         for name, value in self._fields().items():
             if isinstance(value, Tensor) and not is_csr(value):
                 own = value.shape[value.dim() - self._dims(name) :]
-                values[name] = function(value.expand(*self.batch_shape, *own), own)
+                values[name] = function(value.expand((*self.batch_shape, *own)), own)
         return self.replace(**values)
 
     def dense(self) -> LinearProgram:

@@ -20,6 +20,8 @@ from setwise.lp.problem import LinearProgram
 from setwise.lp.solvers import tolerances as tol
 from setwise.lp.standard_form import Array
 
+_SUFFIXES = (".mps", ".mps.gz")
+
 
 class Rows(NamedTuple):
     """A sparse matrix as (row, column, value) triples, sorted by row."""
@@ -218,9 +220,6 @@ def _triples(name: str, matrix: Matrix) -> Rows:
 
 def _largest(values: Array) -> float:
     return float(values.max()) if values.size else 0.0
-
-
-_SUFFIXES = (".mps", ".mps.gz")
 
 
 def read_mps(path: str | os.PathLike[str], *, dense: bool = False, dtype: torch.dtype = torch.float64) -> LinearProgram:

@@ -34,7 +34,6 @@ from setwise.lp.standard_form import AnyArray, Array, Point, StandardForm, dot, 
 # What a method claims. Codes up to VERTEX are points, those from INFEASIBLE on are certificates.
 RUNNING, NEAR, VERTEX, INFEASIBLE, UNBOUNDED, LOST = range(6)  # LOST: no optimum, for one of the two reasons
 
-
 # What was verified, in the order of _STATUS.
 _OPTIMAL, _INFEASIBLE, _UNBOUNDED, _LIMIT = range(4)
 _STATUS = np.array([Status.OPTIMAL, Status.INFEASIBLE, Status.UNBOUNDED, Status.ITERATION_LIMIT], dtype=object)
