@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from setwise.lp import HiGHS, Interior, LinearProgram, Solution, Status, solve
-from setwise.lp.presolve.dependent_rows import DependentRows
-from setwise.lp.presolve.lineality import LinealitySpace
+from setwise.lp.presolve.reductions import DependentRows, LinealitySpace
 from setwise.lp.solution import Duals
 from support.certificates import assert_farkas, assert_ray
 from support.programs import grid, of_any_kind, shortest_paths, zero_at_best

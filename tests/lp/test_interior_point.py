@@ -12,8 +12,8 @@ from setwise.lp import ImplicitGradient, LinearProgram, Solution, Status, solve
 from setwise.lp.gradients.active_set import ActiveSet, constraints
 from setwise.lp.solvers.interior_point import run
 from setwise.lp.solvers.per_element import vertex_solution
-from setwise.lp.solvers.program import Program
 from setwise.lp.solvers.simplex import OptimalVertex
+from setwise.lp.standard_form import Program
 from support.highs import highs_solve
 from support.programs import (
     Generator,
@@ -144,7 +144,7 @@ def test_the_kept_factorization_is_the_one_found_again(seed: int) -> None:
     assert found is not None
     assert found.factor is not None
     g = torch.randn(1, 6, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    for mine, theirs in zip(found.factor.by_columns(g), ActiveSet.of(problem, found).solver.by_columns(g), strict=True):
+    for mine, theirs in zip(found.factor.by_columns(g), ActiveSet.of(problem, found).by_columns(g), strict=True):
         torch.testing.assert_close(mine, theirs, rtol=1e-9, atol=1e-9)
 
 

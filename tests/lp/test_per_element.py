@@ -52,7 +52,7 @@ def test_which_batches_are_taken_one_by_one(problem: LinearProgram, expected: bo
 @pytest.mark.parametrize("kind", [dense, sparse, wide, equality_only, badly_scaled])
 def test_they_end_where_the_batched_method_ends(kind: Generator) -> None:
     form = scaled(kind(1, 4))
-    mine, theirs = per_element(form, 100).outcome, embedding.run(form, max_steps=100, tolerance=1e-10)
+    mine, theirs = per_element(form, 100), embedding.run(form, max_steps=100, tolerance=1e-10)
     assert mine.code.tolist() == [VERTEX] * 4
     assert theirs.code.tolist() == [VERTEX] * 4
     for one, other in zip(mine.point, theirs.point, strict=True):
@@ -73,7 +73,7 @@ def test_rows_that_are_switched_off_count_for_nothing() -> None:
 
 def test_what_is_left_goes_to_the_batched_method() -> None:
     problem = joined(dense(3, 2, 10, 25), infeasible(3, 1), unbounded(3, 1))
-    found = per_element(scaled(problem), 100).outcome
+    found = per_element(scaled(problem), 100)
     assert found.code.tolist() == [VERTEX, VERTEX, RUNNING, RUNNING]
     assert found.steps[2:].tolist() == [0, 0]
     solution = solve(problem, throw=False)
@@ -83,16 +83,16 @@ def test_what_is_left_goes_to_the_batched_method() -> None:
 
 def test_it_gives_up_on_a_batch_that_is_not_for_it() -> None:
     problem = joined(infeasible(4, 3), dense(4, 1, 10, 25))
-    assert per_element(scaled(problem), 100).outcome.code.tolist() == [RUNNING] * 4
+    assert per_element(scaled(problem), 100).code.tolist() == [RUNNING] * 4
     assert solve(problem, throw=False).optimal.tolist() == [False] * 3 + [True]
 
 
 def test_steps_are_limited() -> None:
     form = scaled(dense(5, 2))
-    assert per_element(form, 1).outcome.code.tolist() == [RUNNING] * 2
+    assert per_element(form, 1).code.tolist() == [RUNNING] * 2
 
 
 def test_a_badly_scaled_single_program_is_scaled_first() -> None:
     problem = badly_scaled(6, 1)
-    assert per_element(scaled(problem), 100).outcome.code.tolist() == [VERTEX]
-    assert int(solve(problem).steps) == int(per_element(scaled(problem), 100).outcome.steps)
+    assert per_element(scaled(problem), 100).code.tolist() == [VERTEX]
+    assert int(solve(problem).steps) == int(per_element(scaled(problem), 100).steps)

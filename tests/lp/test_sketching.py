@@ -20,9 +20,9 @@ from setwise.lp import (
     reduce_program,
     solve,
 )
-from setwise.lp.solvers.inverse_regression import choose_dimension, directions, sliced
 from setwise.lp.solvers.newton_systems import Dense, NewtonSystem
 from setwise.lp.solvers.sketching import Sketch, lift
+from setwise.lp.solvers.sufficient_reduction import choose_dimension, directions, sliced
 from setwise.lp.standard_form import StandardForm
 from support.programs import FEASIBLE, boxes_and_free, dense, infeasible, tall, unbounded
 
@@ -104,6 +104,16 @@ def test_sparse_matrices_and_operators_are_sketched_by_products(kind: type[RowSa
     sparse = ranked.replace(A=ranked.A.to_sparse_csr())
     reduced = solve(sparse, ExteriorNewton(linear_solver=SufficientReduction(2, features=x, response=y)))
     torch.testing.assert_close(reduced.value, solve(ranked).value, rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("kind", ROWS)
+def test_sparse_matrices_without_equalities_are_sketched(kind: type[RowSampling]) -> None:
+    base = tall(0, 1).element(0)
+    assert isinstance(base.A, Tensor)
+    assert base.equalities == 0
+    sparse = base.replace(A=base.A.to_sparse_csr())
+    solution = solve(sparse, ExteriorNewton(linear_solver=kind(20)))
+    torch.testing.assert_close(solution.value, solve(base).value, rtol=1e-8, atol=1e-8)
 
 
 @pytest.mark.parametrize("kind", ROWS)

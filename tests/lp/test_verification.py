@@ -21,13 +21,11 @@ from setwise.lp import (
     UnrolledGradient,
     solve,
 )
-from setwise.lp.presolve.caps import capped
-from setwise.lp.presolve.equilibration import Equilibration
+from setwise.lp.presolve.equilibration import Equilibration, capped
 from setwise.lp.solve import Solver
-from setwise.lp.solvers.program import Program
 from setwise.lp.solvers.residuals import residuals, residuals_of_one
-from setwise.lp.solvers.verifier import verify
-from setwise.lp.standard_form import Point, StandardForm
+from setwise.lp.solvers.status import verify
+from setwise.lp.standard_form import Point, Program, StandardForm
 from support.programs import FEASIBLE, dense, normal, uniform
 
 SOLVERS: tuple[Solver, ...] = (Interior(), HiGHS(), ExteriorNewton())

@@ -64,9 +64,7 @@ def matvec(A: Matrix, z: Tensor) -> Tensor:
     """
     if not isinstance(A, Tensor):
         return A.matvec(z)
-    if is_csr(A):
-        return _csr_product(A, z, transposed=False)
-    return _dense_product(A, z)
+    return _csr_product(A, z, transposed=False) if is_csr(A) else _dense_product(A, z)
 
 
 def rmatvec(A: Matrix, y: Tensor) -> Tensor:
@@ -79,18 +77,28 @@ def rmatvec(A: Matrix, y: Tensor) -> Tensor:
     """
     if not isinstance(A, Tensor):
         return A.rmatvec(y)
-    if is_csr(A):
-        return _csr_product(A, y, transposed=True)
-    return _dense_product(A.mT, y)
+    return _csr_product(A, y, transposed=True) if is_csr(A) else _dense_product(A.mT, y)
 
 
 def to_dense(A: Matrix, *, dtype: torch.dtype, device: torch.device) -> Tensor:
     """The matrix as a dense tensor of shape (*batch, m, n); an operator is applied to the n unit vectors."""
     if isinstance(A, Tensor):
         return A.to_dense() if is_csr(A) else A
-    n = A.shape[-1]
-    units = torch.eye(n, dtype=dtype, device=device).reshape(n, *(1 for _ in A.shape[:-2]), n)  # shape: (n, *1s, n)
-    return A.matvec(units).movedim(0, -1)
+    return columns(A, torch.eye(A.shape[-1], dtype=dtype, device=device))
+
+
+def columns(A: Matrix, V: Tensor) -> Tensor:
+    """A V for one matrix V of shape (n, j), written out, with its graph.  # shape: (*batch, m, j)."""
+    if isinstance(A, Tensor) and not is_csr(A):
+        return A @ V
+    return matvec(A, V.mT.reshape(V.shape[1], *(1 for _ in batch_of(A)), V.shape[0])).movedim(0, -1)
+
+
+def rows(S: Tensor, A: Matrix) -> Tensor:
+    """S A for one matrix S of shape (k, m), written out, with its graph.  # shape: (*batch, k, n)."""
+    if isinstance(A, Tensor) and not is_csr(A):
+        return S @ A
+    return rmatvec(A, S.reshape(S.shape[0], *(1 for _ in batch_of(A)), S.shape[1])).movedim(0, -2)
 
 
 def _dense_product(A: Tensor, z: Tensor) -> Tensor:

@@ -46,7 +46,7 @@ def choose_penalty(
     _checks.is_count("tries", tries, 2)
     with torch.no_grad():
         form, _ = equilibrate(StandardForm.of(problem))
-        point = Point(torch.zeros_like(form.c), torch.zeros_like(form.h), torch.zeros_like(form.e))
+        point = form.zero()
         penalty, before = first, None
         for _ in range(tries):
             y = minimize_penalty(form, point, penalty)

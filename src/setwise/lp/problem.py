@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple, Self, cast
 
@@ -16,7 +17,7 @@ import torch
 from torch import Tensor
 
 from setwise import _checks
-from setwise.lp import _block_form, _program_checks
+from setwise.lp import _program_checks
 from setwise.lp.operator import Matrix, batch_of, is_csr, kind, matvec, to_dense
 from setwise.lp.solvers import tolerances as tol
 
@@ -159,7 +160,8 @@ class LinearProgram:
             >>> program.c, program.b
             (tensor([-1., -1.]), tensor([1., 2.]))
         """
-        return cls(*_block_form.stack(g=g, h=h, E=E, F=F, p=p, B=B, G=G, q=q))
+        c, A, b, A_eq, b_eq = _program_checks.stack(g=g, h=h, E=E, F=F, p=p, B=B, G=G, q=q)
+        return cls(cast("Tensor", c), A, b, A_eq, b_eq)
 
     @property
     def variables(self) -> int:
@@ -224,15 +226,7 @@ class LinearProgram:
 
         A CSR matrix or an operator stays as it is: it serves the whole batch.
         """
-        batch = self.batch_shape
-        dims = {name: self._dims(name) for name in self._fields()}
-        return self.replace(
-            **{
-                name: value.expand((*batch, *value.shape[value.dim() - dims[name] :]))
-                for name, value in self._fields().items()
-                if isinstance(value, Tensor) and not is_csr(value)
-            }
-        )
+        return self._mapped(lambda value, _: value)
 
     def element(self, *index: int) -> LinearProgram:
         """The program at one place of the batch, without batch dimensions.
@@ -250,20 +244,20 @@ class LinearProgram:
             matrix = getattr(self, name)
             if not isinstance(matrix, Tensor) and batch_of(matrix):
                 raise TypeError(f"Expected `{name}` to be a tensor or one operator for all, but it is a batch of them.")
-        dense = {
-            name: value[index]
-            for name, value in self.expand()._fields().items()
-            if isinstance(value, Tensor) and not is_csr(value)
-        }
-        return self.replace(**dense)
+        return self._mapped(lambda value, _: value[index])
 
     def select(self, places: Tensor) -> LinearProgram:
-        """The programs at some places of the batch, counted through, of dense matrices.  # shape: (places,)."""
+        """The programs at some places of the batch, counted through.  # shape: (places,)."""
+        count = self.batch_shape.numel()
+        return self._mapped(lambda value, own: value.reshape(count, *own)[places])
+
+    def _mapped(self, function: Callable[[Tensor, torch.Size], Tensor]) -> LinearProgram:
+        """A function of every dense field, expanded to the batch, and of its shape without it."""
         values = {}
-        for name, value in self.expand()._fields().items():
-            dims = self._dims(name)
-            own = value.shape[len(value.shape) - dims :]
-            values[name] = cast("Tensor", value).reshape(self.batch_shape.numel(), *own)[places]
+        for name, value in self._fields().items():
+            if isinstance(value, Tensor) and not is_csr(value):
+                own = value.shape[value.dim() - self._dims(name) :]
+                values[name] = function(value.expand((*self.batch_shape, *own)), own)
         return self.replace(**values)
 
     def dense(self) -> LinearProgram:
@@ -326,3 +320,9 @@ class LinearProgram:
         if any(value.shape != getattr(self, name).shape for name, value in values.items()):
             other._set_batch()  # noqa: SLF001
         return other
+
+
+def check_program(name: str, value: object) -> None:
+    """Refuse what is no program."""
+    if not isinstance(value, LinearProgram):
+        raise TypeError(f"Expected `{name}` to be a LinearProgram, but got {type(value).__name__}.")

@@ -33,7 +33,7 @@ import torch
 from torch import Tensor, nn
 
 from setwise import _checks
-from setwise.lp.problem import LinearProgram
+from setwise.lp.problem import LinearProgram, check_program
 from setwise.lp.solution import LPError
 from setwise.lp.solve import solve
 
@@ -131,7 +131,7 @@ class RegretLoss(nn.Module):
 
     def __init__(self, program: LinearProgram, *, reduction: str = "mean", solver: Solver | None = None) -> None:
         super().__init__()
-        _is_program(program)
+        check_program("program", program)
         _checks.one_of("reduction", reduction, REDUCTIONS)
         self.program = program
         self.reduction = reduction
@@ -150,7 +150,7 @@ def _read(
     predicted: Tensor, costs: Tensor, program: LinearProgram, best: Tensor | None
 ) -> tuple[Tensor, Tensor, LinearProgram, Tensor | None]:
     """All in the program's dtype, on the device of the predictions; costs of shape (*batch, n)."""
-    _is_program(program)
+    check_program("program", program)
     n = program.variables
     given = {"predicted": predicted, "costs": costs} | ({} if best is None else {"best": best})
     for name, value in given.items():
@@ -180,8 +180,3 @@ def _point(program: LinearProgram, costs: Tensor, solver: Solver | None, name: s
     except LPError as error:
         error.add_note(f"It was solved with the costs `{name}`; bounds on the variables of `program` keep it bounded.")
         raise
-
-
-def _is_program(program: LinearProgram) -> None:
-    if not isinstance(program, LinearProgram):
-        raise TypeError(f"Expected `program` to be a LinearProgram, but got {type(program).__name__}.")

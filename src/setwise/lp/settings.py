@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 from setwise import _checks
@@ -12,16 +13,8 @@ from setwise.lp.solvers import tolerances as tol
 from setwise.lp.solvers.newton_systems import LINEAR_SOLVERS, NewtonSystem
 
 
-@dataclass(frozen=True)
-class Interior:
-    """Interior-point method with exact vertices: the default for dense programs, on any device.
-
-    Args:
-        switch_tolerance: Relative accuracy at which the interior steps stop where no vertex was proven before, and the
-            exterior method takes over.
-    """
-
-    switch_tolerance: float = tol.SWITCH
+class _Solver(ABC):
+    """Base of the solvers: how all of them are called."""
 
     def run(
         self,
@@ -31,17 +24,48 @@ class Interior:
         tolerance: float = 1e-9,
         start: Solution | None = None,
     ) -> Solution:
-        """Solve; from a ``start`` by pivots or the exterior method first, and only what they leave from the inside.
+        """Solve every program of a batch.
 
-        What no stage solves goes to HiGHS where highspy is installed, unless ``max_steps`` sets a limit.
+        Args:
+            problem: The programs.
+            max_steps: Most steps of an element; the solver's own limit by default.
+            tolerance: Largest residual and gap of an optimum (see :mod:`setwise.lp.solvers.residuals`).
+            start: An earlier solution to start from.
+
+        Returns:
+            The solution in the dtype and on the device of the problem, without graph.
         """
+        return self._run(problem, max_steps, tolerance, start)
+
+    @abstractmethod
+    def _run(self, problem: LinearProgram, max_steps: int | None, tolerance: float, start: Solution | None) -> Solution:
+        """What :meth:`run` does."""
+
+
+@dataclass(frozen=True)
+class Interior(_Solver):
+    """Interior-point method with exact vertices: the default for dense programs, on any device.
+
+    From a ``start`` pivots or the exterior method come first, and only what they leave is solved from the inside. What
+    no stage solves goes to HiGHS where highspy is installed, unless ``max_steps`` sets a limit.
+
+    Args:
+        switch_tolerance: Relative accuracy at which the interior steps stop where no vertex was proven before, and the
+            exterior method takes over.
+    """
+
+    switch_tolerance: float = tol.SWITCH
+
+    def _run(self, problem: LinearProgram, max_steps: int | None, tolerance: float, start: Solution | None) -> Solution:
         limits = driver.Limits(100 if max_steps is None else max_steps, tolerance, self.switch_tolerance)
         return driver.run_interior(problem, limits, start, finish=max_steps is None)
 
 
 @dataclass(frozen=True)
-class ExteriorNewton:
+class ExteriorNewton(_Solver):
     """Exterior penalty method with multiplier steps; it warm starts from any earlier solution.
+
+    The undamped loop has no multipliers, and starts from the point alone.
 
     Args:
         penalty: The penalty at the start, 1 / sigma; the papers' 1e-3 for ``undamped``.
@@ -83,23 +107,20 @@ class ExteriorNewton:
         _checks.in_range("ridge", self.ridge, 0.0)
         _checks.is_count("steps", self.steps)
 
-    def run(
-        self,
-        problem: LinearProgram,
-        *,
-        max_steps: int | None = None,
-        tolerance: float = 1e-9,
-        start: Solution | None = None,
-    ) -> Solution:
-        """Solve from ``start``, or from 0; the undamped loop has no multipliers, and starts from the point alone."""
+    def _run(self, problem: LinearProgram, max_steps: int | None, tolerance: float, start: Solution | None) -> Solution:
         method = driver.run_undamped if self.undamped else driver.run_exterior
         return method(self, problem, max_steps, tolerance, start)
 
 
 @dataclass(frozen=True)
-class HiGHS:
+class HiGHS(_Solver):
     """HiGHS: simplex and interior-point methods for sparse programs, on the CPU in float64.
 
+    The programs of a batch are solved one after the other; ``max_steps`` counts the iterations of each (simplex,
+    interior point and crossover together), and the tolerance of a program in float32, whose data are rounded, is 1e-6
+    at least. The active constraints of a ``start``, of programs of the same shape, give the first basis of the simplex
+    method; ``method="ipm"`` does not use it. Matrices that are operators raise ``TypeError``, a start of another shape
+    or numbers that HiGHS refuses (matrix entries beyond 1e15) ``InputError``, a missing extra ``lp`` ``ImportError``.
     Numbers of 1e20 and beyond in bounds and right-hand sides count as infinite. The two infeasible senses at once count
     as infeasible.
 
@@ -128,30 +149,5 @@ class HiGHS:
         if self.time_limit is not None:
             _checks.in_range("time_limit", self.time_limit, 0, open_low=True)
 
-    def run(
-        self,
-        problem: LinearProgram,
-        *,
-        max_steps: int | None = None,
-        tolerance: float = 1e-9,
-        start: Solution | None = None,
-    ) -> Solution:
-        """Solve every program of a batch, one after the other.
-
-        Args:
-            problem: The programs; ``A`` and ``A_eq`` dense or CSR.
-            max_steps: Largest number of iterations (simplex, interior point and crossover together) for each program.
-            tolerance: Largest residual and gap (see :mod:`setwise.lp.solvers.residuals`); 1e-6 at least for a program
-                in float32, whose data are rounded.
-            start: An earlier solution of programs of the same shape: its active constraints give the first basis of the
-                simplex method. ``method="ipm"`` does not use it.
-
-        Returns:
-            The solution in the dtype and on the device of the problem, without graph.
-
-        Raises:
-            TypeError: ``A`` or ``A_eq`` is an operator.
-            InputError: A start of another shape, or numbers that HiGHS refuses (matrix entries beyond 1e15).
-            ImportError: The extra ``lp`` is not installed.
-        """
+    def _run(self, problem: LinearProgram, max_steps: int | None, tolerance: float, start: Solution | None) -> Solution:
         return to_dtype(highs.run(self, problem, max_steps, tolerance, start), problem.dtype)

@@ -10,7 +10,7 @@ import torch
 from setwise import _checks
 from setwise.lp.gradients import Gradient
 from setwise.lp.gradients.autograd import attach
-from setwise.lp.problem import LinearProgram
+from setwise.lp.problem import LinearProgram, check_program
 from setwise.lp.settings import HiGHS, Interior
 from setwise.lp.solution import LPError, Solution
 from setwise.lp.solvers import tolerances as tol
@@ -65,8 +65,7 @@ def solve(
         >>> b.grad
         tensor([-0.5000, -0.5000], dtype=torch.float64)
     """
-    if not isinstance(problem, LinearProgram):
-        raise TypeError(f"Expected `problem` to be a LinearProgram, but got {type(problem).__name__}.")
+    check_program("problem", problem)
     if solver is not None and not hasattr(solver, "run"):
         raise TypeError(f"Expected `solver` to be Interior(), ExteriorNewton() or HiGHS(), but got {solver!r}.")
     if start is not None and not isinstance(start, Solution):

@@ -12,16 +12,23 @@ So the interior method is written in the functions that both libraries share, an
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeAlias, TypeVar, cast
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from setwise.lp._types import AnyArray
 from setwise.lp.operator import Matrix, to_dense
 from setwise.lp.problem import LinearProgram
 from setwise.lp.solution import Duals
+from setwise.lp.solvers import tolerances as tol
+
+Array: TypeAlias = NDArray[np.float64]
+Index: TypeAlias = NDArray[np.intp]
+AnyArray: TypeAlias = Any  # a torch tensor or a NumPy array, in code that both libraries run
+
+Parts = TypeVar("Parts", bound=tuple[Any, ...])
 
 _ARRAYS = ("c", "A", "E", "e", "h", "mask")
 
@@ -48,16 +55,17 @@ def at_least(x: AnyArray, limit: float) -> AnyArray:
     return x.clamp(min=limit) if isinstance(x, Tensor) else np.maximum(x, limit)
 
 
+def select(parts: Parts, index: AnyArray) -> Parts:
+    """The same parts at some places of the batch."""
+    return type(parts)(*(part[index] for part in parts))
+
+
 class Point(NamedTuple):
     """A primal point and its multipliers."""
 
     x: AnyArray  # shape: (batch, n)
     z: AnyArray  # of G x <= h, shape: (batch, k)
     y: AnyArray  # of E x = e, shape: (batch, p)
-
-    def select(self, index: AnyArray) -> Point:
-        """The points at some places of the batch."""
-        return Point(*(part[index] for part in self))
 
 
 @dataclass(frozen=True)
@@ -205,6 +213,16 @@ class StandardForm:
         """The programs at some places of the batch."""
         return replace(self, **{name: getattr(self, name)[index] for name in _ARRAYS})
 
+    def point(self, x: Tensor, duals: Duals) -> Point:
+        """A point and multipliers by kind of constraint, of the batch or of one program, in the order of the rows."""
+        batch = self.c.shape[0]
+
+        def shaped(part: Tensor) -> Tensor:
+            flat = part.detach().to(torch.float64).reshape(part.shape[:-1].numel(), part.shape[-1])
+            return flat.expand(batch, part.shape[-1])
+
+        return Point(shaped(x), *self.stack(Duals(*map(shaped, duals))))
+
     def zero(self) -> Point:
         """The point 0 with multipliers 0."""
         return Point(*(self.xp.zeros_like(part) for part in (self.c, self.h, self.e)))
@@ -264,26 +282,83 @@ class StandardForm:
 
 
 @dataclass(frozen=True)
-class Scaling:
-    """x = column * x_scaled, z = row * z_scaled, y = row_eq * y_scaled: entries of the scaled matrices are near 1."""
+class Program:
+    """One plain program on NumPy arrays, without batch dimension and without rows that do not count.
 
-    row: Tensor  # shape: (batch, k)
-    row_eq: Tensor  # shape: (batch, p)
-    column: Tensor  # shape: (batch, n)
+    It is the system above with G = finite rows of [A; -I; I]; build it with :meth:`of`.
+    """
+
+    c: Array  # shape: (n,)
+    G: Array  # shape: (k, n)
+    h: Array  # shape: (k,)
+    E: Array  # shape: (p, n)
+    e: Array  # shape: (p,)
+    rows: Index  # which of [A; -I; I] are in G, shape: (k,)
+    inequalities: int  # rows of A
+    count: int  # those of them that are in G; bounds follow
+    bounded: Index  # the variable of each bound, shape: (k - count,)
 
     @classmethod
-    def identity(cls, form: StandardForm) -> Scaling:
-        """The scaling that changes nothing."""
-        return cls(*(torch.ones_like(part) for part in (form.h, form.e, form.c)))
+    def of(cls, problem: LinearProgram) -> Self | None:
+        """The arrays of a program, or None where it is not plain: on the CPU, dense, well scaled."""
+        n, m, p = problem.variables, problem.inequalities, problem.equalities
+        if p >= n or problem.device.type != "cpu" or problem.batch_shape.numel() != 1 or not problem.is_dense:
+            return None
+        A, E = to_array(cast("Tensor", problem.A), m, n), to_array(cast("Tensor", problem.A_eq), p, n)
+        if not _is_well_scaled(np.concatenate([A, E]) if p else A):
+            return None
+        sides = np.concatenate([to_array(problem.b, m), -to_array(problem.lower, n), to_array(problem.upper, n)])
+        return cls.from_arrays(to_array(problem.c, n), A, sides, E, to_array(problem.b_eq, p))
 
-    def unscale(self, point: Point) -> Point:
-        """From the scaled problem to the original one."""
-        return Point(point.x * self.column, point.z * self.row, point.y * self.row_eq)
+    @classmethod
+    def from_arrays(cls, c: Array, A: Array, sides: Array, E: Array, e: Array) -> Self:
+        """The program of [A; -I; I] x <= sides, without the rows whose side is infinite."""
+        m, n = A.shape
+        rows = np.isfinite(sides).nonzero()[0]
+        count, last = rows.searchsorted((m, m + n))
+        bounded = (rows[count:] - m) % n
+        G = np.zeros((len(rows), n))
+        G[:count] = A if count == m else A[rows[:count]]
+        G[np.arange(count, last), bounded[: last - count]] = -1.0
+        G[np.arange(last, len(rows)), bounded[last - count :]] = 1.0
+        return cls(c, G, sides[rows], E, e, rows, m, int(count), bounded)
 
-    def scale(self, point: Point) -> Point:
-        """From the original problem to the scaled one."""
-        return Point(point.x / self.column, point.z / self.row, point.y / self.row_eq)
+    def normal(self, weight: Array) -> Array:
+        """G' diag(weight) G, the bounds without a product.  # shape: (n, n)."""
+        n = len(self.c)
+        if n <= tol.PLAIN_PRODUCT:
+            return (self.G.T * weight) @ self.G
+        B = self.G[: self.count] * np.sqrt(weight[: self.count, None])
+        matrix: Array = B.T @ B
+        diagonal = matrix.reshape(-1)[:: n + 1]
+        diagonal += np.bincount(self.bounded, weight[self.count :], minlength=n)
+        return matrix
 
-    def select(self, index: Tensor) -> Scaling:
-        """The scalings at some places of the batch."""
-        return Scaling(self.row[index], self.row_eq[index], self.column[index])
+    def within_bounds(self, x: Array, active: Index) -> Array:
+        """The point without what rounding has led it across a bound, or away from an active one.  # shape: (n,)."""
+        rows = np.arange(self.count, len(self.h))
+        sign, side = self.G[rows, self.bounded], self.h[self.count :]
+        at = sign * x[self.bounded] > side
+        at[active[active >= self.count] - self.count] = True
+        x = x.copy()
+        x[self.bounded[at]] = (sign * side)[at]
+        return x
+
+    def resized(self, size: float, price: float) -> Self:
+        """The program with sides and cost divided by a number each."""
+        c, h, e = self.c / price, self.h / size, self.e / size
+        return type(self)(c, self.G, h, self.E, e, self.rows, self.inequalities, self.count, self.bounded)
+
+
+def to_array(value: Tensor, *shape: int) -> Array:
+    """A tensor's values in float64 and in a shape without the batch dimensions, which hold one element."""
+    return np.asarray(value.numpy(force=True), np.float64).reshape(shape)
+
+
+def _is_well_scaled(matrix: Array) -> bool:
+    """Whether the largest entries of all rows and columns that are not 0 are near 1."""
+    if not matrix.size:
+        return True
+    entries = np.abs(matrix)
+    peaks = np.concatenate([entries.max(0), entries.max(1)])
+    return bool(peaks.max() <= tol.WELL_SCALED) and not bool(((peaks > 0) & (peaks < 1 / tol.WELL_SCALED)).any())

@@ -5,8 +5,9 @@ Points and multipliers are attached to the graph by one exact Newton correction,
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -16,7 +17,7 @@ from setwise.lp.problem import LinearProgram
 from setwise.lp.solution import Duals, Solution
 from setwise.lp.solvers import tolerances as tol
 from setwise.lp.solvers.vertex import Vertex
-from setwise.lp.standard_form import Point, StandardForm
+from setwise.lp.standard_form import Point, StandardForm, select
 
 
 def constraints(problem: LinearProgram, x: Tensor) -> Duals:
@@ -34,30 +35,28 @@ def constraints(problem: LinearProgram, x: Tensor) -> Duals:
     )
 
 
-class ActiveSet:
+class ActiveSet(ABC):
     """The active rows of a solution and what solves with them; both attached points come from here."""
 
-    def __init__(self, problem: LinearProgram, solution: Solution, solver: _Solver) -> None:
-        self.problem, self.solution, self.solver = problem, solution, solver
+    def __init__(self, problem: LinearProgram, solution: Solution) -> None:
+        self.problem, self.solution = problem, solution
 
-    @classmethod
-    def of(cls, problem: LinearProgram, solution: Solution) -> ActiveSet:
+    @staticmethod
+    def of(problem: LinearProgram, solution: Solution) -> ActiveSet:
         """The active set of a solution, dense or by products as the matrices are."""
         with torch.no_grad():
-            if problem.is_dense:
-                return cls(problem, solution, _DenseSolver(problem, solution))
-            return cls(problem, solution, _MatrixFreeSolver(problem, solution))
+            return (_Dense if problem.is_dense else _MatrixFree)(problem, solution)
 
     def attached_primal(self) -> Tensor:
         """X - K^+ (K x - h)."""
         residual = constraints(self.problem, self.solution.primal)
-        return corrected(self.solution.primal, lambda: self.solver.by_rows(residual))
+        return corrected(self.solution.primal, lambda: self.by_rows(residual))
 
     def attached_duals(self) -> Duals:
         """V - (K')^+ (K'v + c) on the active rows."""
         v, w, low, up = self.solution.dual
         stationarity = self.problem.c + rmatvec(self.problem.A, v) + rmatvec(self.problem.A_eq, w) - low + up
-        change = self.solver.by_columns(stationarity)
+        change = self.by_columns(stationarity)
         return Duals(
             *(
                 part - (step - step.detach()).to(part.dtype)
@@ -65,22 +64,23 @@ class ActiveSet:
             )
         )
 
-
-class _Solver(Protocol):
+    @abstractmethod
     def by_rows(self, residual: Duals) -> Tensor:
         """K^+ r for the residuals r of all constraints; inactive ones are passed over.  # shape: (*batch, n)."""
 
+    @abstractmethod
     def by_columns(self, g: Tensor) -> Duals:
         """(K')^+ g, written into all constraints; 0 for inactive ones."""
 
 
-class _DenseSolver:
+class _Dense(ActiveSet):
     """LU where the active rows make a vertex, the pseudo-inverse elsewhere."""
 
     def __init__(self, problem: LinearProgram, solution: Solution) -> None:
+        super().__init__(problem, solution)
         self.batch = problem.batch_shape
         self.form = form = StandardForm.of(problem)
-        point = standard_point(form, solution)
+        point = form.point(solution.primal, solution.dual)
         slack = form.h - form.G(point.x)
         # Strict complementarity: of multiplier and slack the larger one decides.
         self.active = (point.z > slack) & (form.mask > 0)
@@ -92,7 +92,7 @@ class _DenseSolver:
             places = square.nonzero().squeeze(-1)
             index = self.active[places].nonzero()[:, 1].reshape(len(places), n - p)
             self.vertex, good = Vertex.solve(form if len(places) == len(square) else form.select(places), index)
-            self.vertex = self.vertex.select(good)
+            self.vertex = select(self.vertex, good)
             proven[places[good]] = True
         self.places = proven.nonzero().squeeze(-1)
         self.others = (~proven & optimal).nonzero().squeeze(-1)
@@ -110,7 +110,7 @@ class _DenseSolver:
         z, y = self.form.stack(Duals(*(self._flatten(part) for part in residual)))
         x = z.new_zeros(z.shape[0], n)
         if self.vertex is not None and self.places.numel():
-            chosen = torch.cat([z[self.places].gather(1, self.vertex.index), y[self.places]], -1)
+            chosen = torch.cat([z[self.places].gather(1, self.vertex.rows), y[self.places]], -1)
             solved = torch.linalg.lu_solve(self.vertex.lu, self.vertex.pivots, chosen.unsqueeze(-1)).squeeze(-1)
             x = x.index_copy(0, self.places, solved)
         if self.others.numel():
@@ -124,8 +124,8 @@ class _DenseSolver:
         if self.vertex is not None and self.places.numel():
             right = flattened[self.places].unsqueeze(-1)
             solved = torch.linalg.lu_solve(self.vertex.lu, self.vertex.pivots, right, adjoint=True).squeeze(-1)
-            count = self.vertex.index.shape[1]
-            rows = torch.zeros_like(z[self.places]).scatter(1, self.vertex.index, solved[:, :count])
+            count = self.vertex.rows.shape[1]
+            rows = torch.zeros_like(z[self.places]).scatter(1, self.vertex.rows, solved[:, :count])
             z, y = z.index_copy(0, self.places, rows), y.index_copy(0, self.places, solved[:, count:])
         if self.others.numel():
             x = torch.einsum("bij,bj->bi", self.inverse, flattened[self.others])
@@ -139,10 +139,11 @@ class _DenseSolver:
         return part.to(torch.float64).expand(shape).reshape(self.form.c.shape[0], part.shape[-1])
 
 
-class _MatrixFreeSolver:
+class _MatrixFree(ActiveSet):
     """Conjugate gradients on the normal equations of the active rows, for CSR matrices and operators."""
 
     def __init__(self, problem: LinearProgram, solution: Solution) -> None:
+        super().__init__(problem, solution)
         self.A, self.A_eq = problem.A, problem.A_eq
         residual = constraints(problem, solution.primal)
         # The active constraints: multiplier larger than slack; equalities always.
@@ -155,7 +156,10 @@ class _MatrixFreeSolver:
 
     def _rows(self, x: Tensor) -> Duals:
         return Duals(
-            matvec(self.A, x) * self.on.inequality, matvec(self.A_eq, x), -x * self.on.lower, x * self.on.upper
+            matvec(self.A, x) * self.on.inequality,
+            matvec(self.A_eq, x),
+            -x * self.on.lower,
+            x * self.on.upper,
         )
 
     def _columns(self, r: Duals) -> Tensor:
@@ -168,7 +172,7 @@ class _MatrixFreeSolver:
     def by_columns(self, g: Tensor) -> Duals:
         return self._rows(_solved(g, self))
 
-    def inverse(self, g: Tensor, steps: int = 200, tolerance: float = 1e-13) -> Tensor:
+    def inverse(self, g: Tensor, steps: int = tol.CG_STEPS, tolerance: float = tol.CG_TOLERANCE) -> Tensor:
         """(K'K)^+ g for g in its range."""
         x = torch.zeros_like(g)
         r = g.clone()
@@ -190,7 +194,7 @@ class _ConjugateGradients(torch.autograd.Function):
     """A constant symmetric linear map, its own adjoint."""
 
     @staticmethod
-    def forward(ctx: Any, g: Tensor, solver: _MatrixFreeSolver) -> Tensor:
+    def forward(ctx: Any, g: Tensor, solver: _MatrixFree) -> Tensor:
         ctx.solver = solver
         return solver.inverse(g)
 
@@ -199,7 +203,7 @@ class _ConjugateGradients(torch.autograd.Function):
         return _solved(grad, ctx.solver), None
 
 
-def _solved(g: Tensor, solver: _MatrixFreeSolver) -> Tensor:
+def _solved(g: Tensor, solver: _MatrixFree) -> Tensor:
     function: type[torch.autograd.Function] = _ConjugateGradients
     return cast("Tensor", function.apply(g, solver))
 
@@ -214,13 +218,3 @@ def pseudo_inverse(matrix: Tensor) -> Tensor:
     """Pseudo-inverse of symmetric positive semi-definite matrices.  # shape: (batch, n, n)."""
     inverse: Tensor = torch.linalg.pinv(matrix, hermitian=True, rtol=tol.ACTIVE_RANK)
     return inverse
-
-
-def standard_point(form: StandardForm, solution: Solution) -> Point:
-    """A solution in the order of the rows of G, float64."""
-
-    def shaped(part: Tensor) -> Tensor:
-        return part.detach().to(torch.float64).reshape(form.c.shape[0], part.shape[-1])
-
-    z, y = form.stack(Duals(*(shaped(part) for part in solution.dual)))
-    return Point(shaped(solution.primal), z, y)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -58,18 +58,21 @@ def attach(problem: LinearProgram, solution: Solution, gradient: str | Gradient)
     return replace(solution, value=value, primal=point, dual=Duals(*duals.split(sizes, -1)), factor=None)
 
 
-class _Output(Protocol):
+@dataclass(frozen=True)
+class _Output:
+    solution: Solution
+
     def build(self, problem: LinearProgram, *, twice: bool) -> Tensor:
         """The output with a graph to a program; ``twice`` if its derivative will be differentiated."""
+        raise NotImplementedError
 
-    def pull(self, problem: LinearProgram, grad: Tensor, wanted: Collection[str]) -> dict[str, Tensor] | None:
+    def pull(self, problem: LinearProgram, grad: Tensor, wanted: Collection[str]) -> dict[str, Tensor] | None:  # noqa: ARG002
         """Its first derivatives by the wanted fields, those that are not 0; None where only the graph gives them."""
+        return None
 
 
 @dataclass(frozen=True)
-class _Value:
-    solution: Solution
-
+class _Value(_Output):
     def build(self, problem: LinearProgram, *, twice: bool) -> Tensor:
         x, duals = self.solution.primal, self.solution.dual
         if twice:
@@ -87,8 +90,7 @@ class _Value:
 
 
 @dataclass(frozen=True)
-class _Primal:
-    solution: Solution
+class _Primal(_Output):
     gradient: Gradient
 
     def build(self, problem: LinearProgram, *, twice: bool) -> Tensor:  # noqa: ARG002 (the same either way)
@@ -97,19 +99,14 @@ class _Primal:
     def pull(self, problem: LinearProgram, grad: Tensor, wanted: Collection[str]) -> dict[str, Tensor] | None:
         if not (isinstance(self.gradient, ImplicitGradient) and problem.is_dense):
             return None
-        factor = self.solution.factor or ActiveSet.of(problem, self.solution).solver
+        factor = self.solution.factor or ActiveSet.of(problem, self.solution)
         return _by_data(problem, self.solution, Duals(*(-part for part in factor.by_columns(grad))), wanted)
 
 
 @dataclass(frozen=True)
-class _Dual:
-    solution: Solution
-
+class _Dual(_Output):
     def build(self, problem: LinearProgram, *, twice: bool) -> Tensor:  # noqa: ARG002
         return torch.cat(ActiveSet.of(problem, self.solution).attached_duals(), -1)
-
-    def pull(self, problem: LinearProgram, grad: Tensor, wanted: Collection[str]) -> None:
-        """Only by the graph."""
 
 
 class _Deferred(torch.autograd.Function):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self, cast
 
 import torch
 from torch import Tensor
@@ -14,8 +14,7 @@ from setwise.lp.operator import is_csr, matvec, rmatvec
 from setwise.lp.problem import LinearProgram
 from setwise.lp.solution import Solution
 from setwise.lp.solvers import tolerances as tol
-from setwise.lp.solvers.exterior_newton import minimize_penalty
-from setwise.lp.solvers.line_search import exact_step
+from setwise.lp.solvers.exterior_newton import exact_step, minimize_penalty
 from setwise.lp.standard_form import Point, StandardForm
 
 
@@ -98,8 +97,24 @@ class _Recorded(NamedTuple):
 
     @classmethod
     def of(cls, problem: LinearProgram, penalty: float, settings: UnrolledGradient) -> Self:
-        c = problem.c.to(torch.float64).expand(*problem.batch_shape, problem.variables)
-        return cls(c, *_dense_rows(problem), *_dense_equalities(problem), penalty, settings)
+        for name in ("A", "A_eq"):
+            matrix = getattr(problem, name)
+            if not isinstance(matrix, Tensor) or is_csr(matrix):
+                raise TypeError(
+                    f"Expected `{name}` to be a dense tensor for the unrolled gradient, but got another kind."
+                )
+        n = problem.variables
+
+        def double(part: Any, *size: int) -> Tensor:
+            return cast("Tensor", part.to(torch.float64).expand(*problem.batch_shape, *size))
+
+        eye = double(torch.eye(n, device=problem.device), n, n)
+        rows = torch.cat([double(problem.A, -1, n), -eye, eye], -2)
+        sides = torch.cat([double(part, -1) for part in (problem.b, -problem.lower, problem.upper)], -1)
+        finite = torch.isfinite(sides)
+        sides, mask = torch.where(finite, sides, 0.0), finite.to(torch.float64)
+        E, e = double(problem.A_eq, -1, n), double(problem.b_eq, -1)
+        return cls(double(problem.c, n), rows, sides, mask, E, e, penalty, settings)
 
     def step(self, y: Tensor) -> Tensor:
         """The next iterate.  # shape: (*batch, n)."""
@@ -145,25 +160,3 @@ def _has_settled(y: Tensor, before: Tensor) -> Tensor:
     """Convergence test: a step changed nothing, to rounding."""
     change, size = (y.detach() - before.detach()).abs(), before.detach().abs()
     return (change.amax(-1) <= tol.UNROLLED_SETTLED * (1 + size.amax(-1))).all()
-
-
-def _dense_rows(problem: LinearProgram) -> tuple[Tensor, Tensor, Tensor]:
-    """G, h and the mask of a dense program, with their graph.  # shape: (*batch, k, n), (*batch, k), (*batch, k)."""
-    if not isinstance(problem.A, Tensor) or is_csr(problem.A):
-        raise TypeError("Expected `A` to be a dense tensor for the unrolled gradient, but got another kind.")
-    batch, n = problem.batch_shape, problem.variables
-    eye = torch.eye(n, dtype=torch.float64, device=problem.device).expand(*batch, n, n)
-    A = problem.A.to(torch.float64).expand(*batch, problem.inequalities, n)
-    side = torch.cat(
-        [part.to(torch.float64).expand(*batch, -1) for part in (problem.b, -problem.lower, problem.upper)], -1
-    )
-    finite = torch.isfinite(side)
-    return torch.cat([A, -eye, eye], -2), torch.where(finite, side, 0.0), finite.to(torch.float64)
-
-
-def _dense_equalities(problem: LinearProgram) -> tuple[Tensor, Tensor]:
-    if not isinstance(problem.A_eq, Tensor) or is_csr(problem.A_eq):
-        raise TypeError("Expected `A_eq` to be a dense tensor for the unrolled gradient, but got another kind.")
-    batch = problem.batch_shape
-    E = problem.A_eq.to(torch.float64).expand(*batch, problem.equalities, problem.variables)
-    return E, problem.b_eq.to(torch.float64).expand(*batch, problem.equalities)

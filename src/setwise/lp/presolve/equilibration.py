@@ -1,4 +1,4 @@
-"""Equilibration: rows, columns and cost scaled by powers of two until the program's numbers are near 1.
+"""Equilibration: rows, columns and cost scaled by powers of two until the program's numbers are near 1; caps.
 
 With x = C x', the rows R_A, R_E and a price q,
 
@@ -8,22 +8,29 @@ is the same program; powers of two lose no digit. The factors are those of Curti
 all entries that are not 0 as near to 1 as one factor a row and one a column can, in the sense of least squares. Where a
 program was written in other units, that finds the old ones. Then Ruiz's steps bring the largest entries to 1. Where
 all sides are unusually small or large, the unit of x mends that, and where all costs are, the price.
+
+*Caps*: sides and costs far beyond all others are lowered, so that they do not set the scale. A side that is never met
+may as well be nearer, and a cost that is never paid may as well be less: where the optimum of the lowered program meets
+none of these sides and pays none of these costs, it is that of the program, with multipliers that pay the program's own
+costs. Only sides above 0 are lowered, which is to say rows that 0 satisfies, and costs that a bound of their variable
+pays for. Whether the optimum is one of the program is for the verifier to say.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Self, cast
+from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from setwise.lp.operator import Matrix, is_csr
 from setwise.lp.problem import LinearProgram
 from setwise.lp.solution import Duals, Solution
 from setwise.lp.solvers import tolerances as tol
-from setwise.lp.standard_form import Scaling, StandardForm, largest
+from setwise.lp.standard_form import Point, Program, StandardForm, largest
 
 
 @dataclass(frozen=True)
@@ -86,10 +93,8 @@ class Equilibration:
             offset=problem.offset.detach().to(torch.float64) / self.price,
         )
 
-    def map_start(self, solution: Solution | None) -> Solution | None:
+    def map_start(self, solution: Solution) -> Solution:
         """An earlier solution in the units of x'."""
-        if solution is None:
-            return None
         dual = Duals(*(part / factor for part, factor in zip(solution.dual, self._prices(), strict=True)))
         return replace(solution, primal=solution.primal / self.column, dual=dual)
 
@@ -200,8 +205,7 @@ def _is_well_scaled(A: Tensor, E: Tensor) -> bool:
     """Whether the largest entries of all rows and columns that are not 0 are near 1."""
     peaks = []
     if is_csr(A) or is_csr(E):
-        single = torch.Size()
-        parts = [_Entries.of(part, single) for part in (A, E)]
+        parts = [_Entries.of(part, torch.Size()) for part in (A, E)]
         across = torch.zeros(A.shape[-1], dtype=torch.float64, device=A.device)
         for part, size in zip(parts, (A.shape[0], E.shape[0]), strict=True):
             across = across.scatter_reduce(0, part.column, part.value, "amax")
@@ -215,6 +219,27 @@ def _is_well_scaled(A: Tensor, E: Tensor) -> bool:
     return all(
         bool(((peak == 0) | ((peak <= tol.WELL_SCALED) & (peak >= 1 / tol.WELL_SCALED))).all()) for peak in peaks
     )
+
+
+class Scaling(NamedTuple):
+    """x = column * x_scaled, z = row * z_scaled, y = row_eq * y_scaled: entries of the scaled matrices are near 1."""
+
+    row: Tensor  # shape: (batch, k)
+    row_eq: Tensor  # shape: (batch, p)
+    column: Tensor  # shape: (batch, n)
+
+    @classmethod
+    def identity(cls, form: StandardForm) -> Scaling:
+        """The scaling that changes nothing."""
+        return cls(*(torch.ones_like(part) for part in (form.h, form.e, form.c)))
+
+    def unscale(self, point: Point) -> Point:
+        """From the scaled problem to the original one."""
+        return Point(point.x * self.column, point.z * self.row, point.y * self.row_eq)
+
+    def scale(self, point: Point) -> Point:
+        """From the original problem to the scaled one."""
+        return Point(point.x / self.column, point.z / self.row, point.y / self.row_eq)
 
 
 def equilibrate(form: StandardForm) -> tuple[StandardForm, Scaling]:
@@ -233,17 +258,30 @@ def equilibrate(form: StandardForm) -> tuple[StandardForm, Scaling]:
         r, q, c = rows.rsqrt(), rows_eq.rsqrt(), columns.rsqrt()
         A, E = A * r.unsqueeze(-1) * c.unsqueeze(-2), E * q.unsqueeze(-1) * c.unsqueeze(-2)
         row, row_eq, column = row * r, row_eq * q, column * c
-    row_all = form.with_bounds(row, 1 / column, 1 / column)
-    cost = form.c * column
-    h, e = form.h * row_all, form.e * row_eq
+    return rescaled(form, A, E, (row, row_eq, column), empty=1.0)
+
+
+def rescaled(
+    form: StandardForm, A: Any, E: Any, factors: tuple[Tensor, Tensor, Tensor], *, empty: float
+) -> tuple[StandardForm, Scaling]:
+    """The form with scaled matrices, its cost and sides scaled too, and then brought to the size of 1.
+
+    Args:
+        form: The programs.
+        A: The matrix of the inequalities with its factors.
+        E: That of the equalities.
+        factors: Of the rows of A, the rows of E, and the columns.
+        empty: By what sides or costs that are all 0, and so have no size, are divided.
+    """
+    row, row_eq, column = factors
+    row = form.with_bounds(row, 1 / column, 1 / column)
+    cost, h, e = form.c * column, form.h * row, form.e * row_eq
     size, price = (
-        torch.where(peak > 0, peak.clamp(min=tol.LEAST_SIZE), 1.0).unsqueeze(
-            -1
-        )  # sides or costs that are all 0 have no size
+        torch.where(peak > 0, peak.clamp(min=tol.LEAST_SIZE), empty).unsqueeze(-1)
         for peak in (torch.maximum(largest(h), largest(e)), largest(cost))
     )
     scaled = replace(form, c=cost / price, A=A, E=E, e=e / size, h=h / size)
-    return scaled, Scaling(row_all * price, row_eq * price, column * size)
+    return scaled, Scaling(row * price, row_eq * price, column * size)
 
 
 def _peak(matrix: Tensor, dim: int) -> Tensor:
@@ -257,3 +295,50 @@ def _peak(matrix: Tensor, dim: int) -> Tensor:
 
 def _is_near_one(peak: Tensor) -> bool:
     return peak.numel() == 0 or bool((peak.amax() <= tol.WELL_SCALED) & (peak.amin() >= 1 / tol.WELL_SCALED))
+
+
+def capped(form: StandardForm) -> StandardForm:
+    """The programs with sides and costs that lie far beyond the others lowered; the same object where none do."""
+    needed = torch.maximum(largest(form.e), largest((-form.h).relu()))
+    side = _limit(form.h.relu(), needed)
+    lower, upper = form.bounds()
+    paid = ((form.c > 0) & lower.isfinite()) | ((form.c < 0) & upper.isfinite())
+    price = _limit(torch.where(paid, form.c.abs(), 0.0), largest(torch.where(paid, 0.0, form.c)))
+    if bool(torch.isinf(side).all()) and bool(torch.isinf(price).all()):
+        return form
+    side, price = side.unsqueeze(-1), price.unsqueeze(-1)
+    return replace(form, h=torch.minimum(form.h, side), c=torch.where(paid, form.c.clamp(-price, price), form.c))
+
+
+def _limit(value: Tensor, needed: Tensor) -> Tensor:
+    """Above the first gap between sizes that is wide; inf where there is none.  # shape: (batch, k) to (batch,)."""
+    size = torch.cat([torch.zeros_like(needed).unsqueeze(-1), value.sort(-1).values], -1)
+    size = torch.maximum(size, needed.unsqueeze(-1))
+    gaps = (size[:, 1:] > tol.CAP_GAP * size[:, :-1]) & (size[:, :-1] > 0)
+    limit = torch.full_like(needed, torch.inf)
+    if gaps.shape[-1]:
+        below = size.gather(-1, gaps.to(torch.uint8).argmax(-1, keepdim=True)).squeeze(-1)
+        limit = torch.where(gaps.any(-1), tol.CAP_ROOM * below, limit)
+    return limit
+
+
+def capped_program(program: Program) -> Program:
+    """Caps of one program on NumPy arrays, as :func:`capped` finds them."""
+    needed = max(float(np.abs(program.e).max(initial=0.0)), float(-program.h.min(initial=0.0)))
+    side = _cap(program.h[program.h > 0], needed)
+    size = np.abs(program.c)
+    paid = np.zeros(len(size), dtype=bool)  # a bound pays for the cost: the lower one if positive, the upper if not
+    sign = program.G[np.arange(program.count, len(program.h)), program.bounded]
+    paid[program.bounded[sign * program.c[program.bounded] < 0]] = True
+    price = _cap(size[paid & (size > 0)], float(size[~paid].max(initial=0.0)))
+    if np.isinf(side) and np.isinf(price):
+        return program
+    c = np.where(paid, np.clip(program.c, -price, price), program.c)
+    return replace(program, c=c, h=np.minimum(program.h, side))
+
+
+def _cap(sizes: NDArray[np.float64], needed: float) -> float:
+    """Above the first wide gap between positive sizes, all taken to be at least ``needed``; inf where there is none."""
+    if len(sizes) == 0 or float(sizes.max()) <= tol.CAP_GAP * max(needed, float(sizes.min())):
+        return np.inf
+    return float(_limit(torch.from_numpy(sizes)[None], torch.tensor([needed], dtype=torch.float64)))

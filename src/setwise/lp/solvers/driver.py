@@ -21,25 +21,28 @@ import torch
 from torch import Tensor
 
 from setwise import _checks
-from setwise.lp._types import Array
-from setwise.lp.presolve.caps import capped
-from setwise.lp.presolve.dependent_rows import DependentRows
-from setwise.lp.presolve.equilibration import Equilibration, equilibrate
-from setwise.lp.presolve.lineality import LinealitySpace
-from setwise.lp.presolve.partition import partition, solve_separately
+from setwise.lp.presolve.equilibration import Equilibration, Scaling, capped, equilibrate
+from setwise.lp.presolve.reductions import DependentRows, LinealitySpace, partition, solve_separately
 from setwise.lp.problem import LinearProgram
-from setwise.lp.solution import Duals, Factor, Solution, Status, to_dtype, with_parts
+from setwise.lp.solution import Factor, Solution, Status, to_dtype, with_parts
 from setwise.lp.solvers import embedding, exterior_newton, highs
 from setwise.lp.solvers import newton_systems as systems
 from setwise.lp.solvers import per_element as elements
 from setwise.lp.solvers import tolerances as tol
 from setwise.lp.solvers.matrix_free import MatrixFreeForm, equilibrate_products
-from setwise.lp.solvers.phase_one import check_rays
-from setwise.lp.solvers.program import Program, to_array
 from setwise.lp.solvers.simplex import OptimalVertex
-from setwise.lp.solvers.status import INFEASIBLE, NEAR, RUNNING, UNBOUNDED, VERTEX, BatchStatus, Outcome
-from setwise.lp.solvers.verifier import tolerance_for, verify
-from setwise.lp.standard_form import Point, Scaling, StandardForm
+from setwise.lp.solvers.status import (
+    INFEASIBLE,
+    NEAR,
+    RUNNING,
+    UNBOUNDED,
+    VERTEX,
+    BatchStatus,
+    Outcome,
+    tolerance_for,
+    verify,
+)
+from setwise.lp.standard_form import Array, Point, Program, StandardForm, largest, select, to_array
 
 if TYPE_CHECKING:
     from setwise.lp.settings import ExteriorNewton
@@ -67,7 +70,7 @@ def run_interior(problem: LinearProgram, limits: Limits, start: Solution | None,
     scaling = Equilibration.analyze(problem)
     working = _double(problem)
     if scaling is not None:
-        working, start = scaling.apply(problem), scaling.map_start(start)
+        working, start = scaling.apply(problem), start and scaling.map_start(start)
     solution, own = _presolved(working, inner, start)
     if not own:  # statuses are those of a reduced program
         solution = verify(working, solution, level)
@@ -94,10 +97,10 @@ def _presolved(problem: LinearProgram, limits: Limits, start: Solution | None) -
     # Free directions first: what fixes them are new equality rows, which may depend on the program's own.
     lineality = LinealitySpace.analyze(problem)
     if lineality is not None:
-        problem, start = lineality.apply(problem), lineality.map_start(start)
+        problem, start = lineality.apply(problem), start and lineality.map_start(start)
     dependent = DependentRows.analyze(problem, limits.tolerance)
     if dependent is not None:
-        problem, start = dependent.apply(problem), dependent.map_start(start)
+        problem, start = dependent.apply(problem), start and dependent.map_start(start)
     solution = _solve(problem, limits, start)
     for reduction in (dependent, lineality):
         solution = solution if reduction is None else reduction.postsolve(solution)
@@ -121,7 +124,7 @@ def _solve(problem: LinearProgram, limits: Limits, start: Solution | None) -> So
     stages = Stages(form, limits)
     point = None if start is None else _point(form, start)
     if program is not None:
-        stages.accept(elements.gather(form, [(program.rows, result)]).outcome, Scaling.identity(form))
+        stages.accept(elements.gather(form, [(program.rows, result)]), Scaling.identity(form))
     factor = stages.run(point, tried=program is not None)
     return replace(stages.status.solution(problem, "Interior"), factor=factor)
 
@@ -189,10 +192,10 @@ class Stages:
         if start is not None and not plain:
             start = self.scaling.scale(start)
         if not whole:
-            form, scaling = form.select(places), scaling.select(places)
-            start = start and start.select(places)
+            form, scaling = form.select(places), select(scaling, places)
+            start = start and select(start, places)
         solved = elements.per_element(form, self.limits.max_steps, self.limits.switch, start)
-        self.accept(solved.outcome, scaling)
+        self.accept(solved, scaling)
         return solved.factor if plain and whole and not self.status.unsolved().numel() else None
 
     def accept(self, result: Outcome, scaling: Scaling) -> None:
@@ -207,14 +210,7 @@ class Stages:
         """The exterior method from an earlier solution."""
         places = self.status.unsolved()
         scaled, scaling = self._scaled_at(places)
-        result = exterior_newton.run(
-            scaled,
-            scaling.scale(start.select(places)),
-            exterior_newton.Penalty(tol.WARM_SIGMA),
-            max_steps=tol.WARM_STEPS,
-            tolerance=tol.WARM_ACCURACY,
-        )
-        _record_exterior(self.status, result, scaling, places)
+        self._exterior(scaled, scaling, scaling.scale(select(start, places)), places, tol.WARM_STEPS, tol.WARM_ACCURACY)
 
     def embedding(self) -> None:
         """The homogeneous embedding, which finds the optimum or why there is none."""
@@ -232,35 +228,36 @@ class Stages:
         places = self.status.unsolved()
         if places.numel():
             scaled, scaling = self._scaled_at(places)
-            point = scaling.scale(self.status.points_at(places))
+            point = scaling.scale(select(self.status.point, places))
             self._record(elements.simplex_per_element(scaled, point, self.limits.max_steps), scaling, places)
 
     def _scaled_at(self, places: Tensor) -> tuple[StandardForm, Scaling]:
         """The scaled programs at some places; a batch that is whole is not copied."""
         if len(places) == self.form.c.shape[0]:
             return self.scaled, self.scaling
-        return self.scaled.select(places), self.scaling.select(places)
+        return self.scaled.select(places), select(self.scaling, places)
 
     def _record(self, result: Outcome, scaling: Scaling, places: Tensor) -> None:
         self.status.record(result, scaling, places, result.code == VERTEX, complete=self.capped)
 
     def _round_off(self, code: Tensor, places: Tensor) -> None:
         """From recorded points near the optimum to a vertex after all, or the exterior method."""
-        scaled, scaling = self.scaled.select(places), self.scaling.select(places)
-        point = scaling.scale(self.status.points_at(places))
+        scaled, scaling = self.scaled.select(places), select(self.scaling, places)
+        point = scaling.scale(select(self.status.point, places))
         result = Outcome(point, code, torch.zeros_like(self.status.steps[places]))
         embedding.round_to_vertex(scaled, result)
         self._record(result, scaling, places)
         rest = self.status.unsolved(places)
         if rest.numel():
-            finish = exterior_newton.run(
-                scaled.select(rest),
-                result.point.select(rest),
-                exterior_newton.Penalty(tol.WARM_SIGMA),
-                max_steps=self.limits.max_steps,
-                tolerance=tol.FINISH_ACCURACY,
-            )
-            _record_exterior(self.status, finish, scaling.select(rest), places[rest])
+            scaled, scaling, point = scaled.select(rest), select(scaling, rest), select(result.point, rest)
+            self._exterior(scaled, scaling, point, places[rest], self.limits.max_steps, tol.FINISH_ACCURACY)
+
+    def _exterior(
+        self, scaled: StandardForm, scaling: Scaling, point: Point, places: Tensor, max_steps: int, tolerance: float
+    ) -> None:
+        """The exterior method from points near the optimum."""
+        result = exterior_newton.run(scaled, point, sigma=tol.WARM_SIGMA, max_steps=max_steps, tolerance=tolerance)
+        _record_exterior(self.status, result, scaling, places)
 
 
 def _record_exterior(status: BatchStatus, result: Outcome, scaling: Scaling, places: Tensor) -> None:
@@ -284,7 +281,7 @@ def run_exterior(
         equilibrated = scaling is None and problem.has_entries
         solution = _exterior(settings, problem, system, max_steps, level, start, equilibrated=equilibrated)
     else:
-        scaled, start = scaling.apply(problem), scaling.map_start(start)
+        scaled, start = scaling.apply(problem), start and scaling.map_start(start)
         solution = _exterior(settings, scaled, system, max_steps, level, start, equilibrated=True)
         solution = verify(problem, scaling.postsolve(solution), level, equilibrated=False)
     return to_dtype(solution, problem.dtype)
@@ -311,12 +308,13 @@ def _exterior(
         prepared: systems.Prepared = system.prepare(problem, scaling.column)
         places = status.unsolved()
         if places.numel():
-            own, begin = prepared.select(places), scaling.select(places)
+            own, begin = prepared.select(places), select(scaling, places)
             limit = tol.EXTERIOR_STEPS if prepared.exact else tol.EXTERIOR_STEPS_INEXACT
             result = exterior_newton.run(
                 scaled.select(places),
-                begin.scale(point.select(places)),
-                exterior_newton.Penalty(1 / settings.penalty, settings.growth),
+                begin.scale(select(point, places)),
+                sigma=1 / settings.penalty,
+                growth=settings.growth,
                 max_steps=limit if max_steps is None else max_steps,
                 tolerance=min(tolerance, tol.EXTERIOR_ACCURACY),
                 system=own,
@@ -332,11 +330,11 @@ def run_undamped(
     """The papers' loop; only the residuals tell whether it got there."""
     form = StandardForm.of(problem)
     status = BatchStatus(form, tolerance_for(problem.dtype, tolerance), equilibrated=False)
-    origin = torch.zeros_like(form.c) if start is None else _point(form, start).x
+    y = torch.zeros_like(form.c) if start is None else _point(form, start).x
     steps = settings.steps if max_steps is None else min(settings.steps, max_steps)
-    point = exterior_newton.undamped_loop(
-        form, origin, settings.penalty, ridge=settings.ridge, step_size=settings.step_size, steps=steps
-    )
+    for _ in range(steps):
+        y = exterior_newton.undamped_step(form, y, settings.penalty, ridge=settings.ridge, step_size=settings.step_size)
+    point = exterior_newton.undamped_point(form, y, settings.penalty)
     places = status.unsolved()
     status.accept(places, point, torch.full_like(places, steps), torch.ones_like(places, dtype=torch.bool))
     return to_dtype(status.solution(problem, "ExteriorNewton(undamped)"), problem.dtype)
@@ -344,16 +342,11 @@ def run_undamped(
 
 def _point(form: StandardForm, start: Solution) -> Point:
     """An earlier solution as a starting point of this batch; what is not finite starts at 0."""
-    batch, _, _, n = form.sizes
-
-    def shaped(part: Tensor) -> Tensor:
-        rows = part.shape[:-1].numel()
-        return part.detach().to(torch.float64).reshape(rows, part.shape[-1]).expand(batch, -1).nan_to_num(0.0, 0.0, 0.0)
-
+    n = form.sizes[-1]
     if start.primal.shape[-1] != n:
         raise _checks.InputError(f"Expected `start` to have {n} variables, but got {start.primal.shape[-1]}.")
-    z, y = form.stack(Duals(*map(shaped, start.dual)))
-    return Point(shaped(start.primal), z.relu(), y)
+    x, z, y = (part.nan_to_num(0.0, 0.0, 0.0) for part in form.point(start.primal, start.dual))
+    return Point(x, z.relu(), y)
 
 
 def _multipliers(problem: LinearProgram, start: Solution) -> Array:
@@ -362,3 +355,38 @@ def _multipliers(problem: LinearProgram, start: Solution) -> Array:
     every = torch.cat([dual.inequality, dual.lower, dual.upper], -1).reshape(-1)
     rows = problem.inequalities + 2 * problem.variables
     return to_array(every.detach(), rows) if every.numel() == rows else np.zeros(rows)
+
+
+def check_rays(
+    status: BatchStatus, scaled: StandardForm, scaling: Scaling, max_steps: int, system: systems.Prepared | None = None
+) -> None:
+    """Phase I: confirm or refute every program that has a recession ray; a feasible point belongs to it.
+
+    With the cost -G'1 all multipliers 1 are strictly dual feasible, so that an optimum exists wherever any point is
+    feasible. Solving with that cost instead of the program's own gives a feasible point or a Farkas certificate.
+
+    Args:
+        status: Of the batch.
+        scaled: All programs of the batch, scaled.
+        scaling: Its scaling.
+        max_steps: Of the interior method.
+        system: Newton system of the exterior method, for matrices that are not written out.
+    """
+    places = status.unbounded()
+    if places.numel() == 0:
+        return
+    form = scaled.select(places)
+    form = replace(form, c=-form.Gt(form.mask))
+    form = replace(form, c=form.c / largest(form.c).clamp(min=1.0).unsqueeze(-1))
+    if system is None:
+        result = embedding.run(form, max_steps=max_steps, tolerance=tol.FEASIBILITY_CHECK)
+    else:
+        # Newton steps of the exterior method are cheaper than interior steps, and it takes more of them.
+        result = exterior_newton.run(
+            form,
+            form.zero(),
+            max_steps=10 * max_steps,
+            tolerance=tol.FEASIBILITY_CHECK,
+            system=system.select(places),
+        )
+    status.confirm_unbounded(places, select(scaling, places).unscale(result.point), result.code == INFEASIBLE)

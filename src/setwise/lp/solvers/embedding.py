@@ -15,23 +15,19 @@ optimum is no plain vertex, the steps go on and :mod:`setwise.lp.solvers.exterio
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from setwise.lp._types import AnyArray
 from setwise.lp.solvers import tolerances as tol
-from setwise.lp.solvers.normal_equations import NormalEquations
 from setwise.lp.solvers.status import INFEASIBLE, LOST, NEAR, RUNNING, UNBOUNDED, VERTEX, Outcome
 from setwise.lp.solvers.vertex import Vertex
-from setwise.lp.standard_form import Point, StandardForm, at_least, at_most, dot, largest
+from setwise.lp.standard_form import AnyArray, Point, StandardForm, at_least, at_most, dot, largest, select
 
 
-@dataclass
-class Iterate:
+class Iterate(NamedTuple):
     """Iterate of the embedding."""
 
     x: AnyArray  # shape: (batch, n)
@@ -49,13 +45,8 @@ class Iterate:
         slack = xp.ones_like(form.h)
         return cls(xp.zeros_like(form.c), slack, slack * form.mask, xp.zeros_like(form.e), one, one)
 
-    def select(self, index: AnyArray) -> Iterate:
-        """The iterates at some places of the batch."""
-        return Iterate(*(getattr(self, field.name)[index] for field in fields(self)))
 
-
-@dataclass(frozen=True)
-class Residual:
+class Residual(NamedTuple):
     """Residuals of the embedding's equations."""
 
     dual: AnyArray  # shape: (batch, n)
@@ -72,7 +63,8 @@ def run(form: StandardForm, *, max_steps: int, tolerance: float) -> Outcome:
         return _run(form, max_steps, tolerance)
     with np.errstate(all="ignore"):  # masked entries divide by 0 on their way to being passed over
         found = _run(form.numpy(), max_steps, tolerance)
-    return Outcome(Point(*map(torch.from_numpy, found.point)), *map(torch.from_numpy, (found.code, found.steps)))
+    point = Point(*map(torch.from_numpy, found.point))
+    return Outcome(point, torch.from_numpy(found.code), torch.from_numpy(found.steps))
 
 
 def _run(form: StandardForm, max_steps: int, tolerance: float) -> Outcome:
@@ -96,8 +88,7 @@ def _run(form: StandardForm, max_steps: int, tolerance: float) -> Outcome:
             keep = ~done
             if not bool(keep.any()):
                 break
-            form, it = form.select(keep), it.select(keep)
-            residual = Residual(*(getattr(residual, field.name)[keep] for field in fields(residual)))
+            form, it, residual = form.select(keep), select(it, keep), select(residual, keep)
             places, tried, last = places[keep], tried[keep], last[keep]
         it = _advance(form, it, residual)
     return result
@@ -123,7 +114,7 @@ def _keep_vertices(form: StandardForm, vertex: Vertex, proven: AnyArray, places:
     if bool(proven.any()):
         good = places[proven]
         result.code[good] = VERTEX
-        for stored, value in zip(result.point, vertex.select(proven).point(form.select(proven)), strict=True):
+        for stored, value in zip(result.point, select(vertex, proven).point(form.select(proven)), strict=True):
             stored[good] = value
 
 
@@ -193,7 +184,7 @@ def _try_vertices(
     A set of rows is tried once: ``tried`` remembers a number that tells sets apart.
     """
     active = it.z > it.s  # never where masked: z is 0 there
-    ready = (active.sum(-1) == needed) & (r.mu < 0.1 * it.tau**2) & (code <= NEAR)
+    ready = (active.sum(-1) == needed) & (r.mu < tol.EMBEDDING_VERTEX_MU * it.tau**2) & (code <= NEAR)
     if needed < 0 or not bool(ready.any()):
         return tried
     xp = form.xp
@@ -250,14 +241,8 @@ def _advance(form: StandardForm, it: Iterate, r: Residual) -> Iterate:
     d = direction(keep, rc, rk, q, x2[..., 0], y2[..., 0])
     length = at_most(tol.TO_THE_BOUNDARY * _longest(xp, it, d, per_z), 1.0)
     long = length[:, None]
-    return Iterate(
-        it.x + long * d.x,
-        it.s + long * d.s,
-        it.z + long * d.z,
-        it.y + long * d.y,
-        it.tau + length * d.tau,
-        it.kappa + length * d.kappa,
-    )
+    lengths = (long, long, long, long, length, length)
+    return Iterate(*(part + own * change for part, own, change in zip(it, lengths, d, strict=True)))
 
 
 def _price(form: StandardForm, x: AnyArray, y: AnyArray, z: AnyArray) -> AnyArray:
@@ -273,3 +258,85 @@ def _longest(xp: Any, it: Iterate, d: Iterate, per_z: AnyArray) -> AnyArray:
         least = xp.minimum(d.s / it.s, d.z * per_z)
         shrink = xp.maximum(shrink, -(least.amin(-1) if isinstance(least, Tensor) else np.minimum.reduce(least, -1)))
     return 1 / at_least(shrink, tol.LEAST_SHRINK)
+
+
+class NormalEquations:
+    """Normal equations of a step, factored once for any number of right-hand sides.
+
+        [ M  E' ] [x]   [r]
+        [ E  0  ] [y] = [q],      M = G' diag(weight) G + a little of the identity
+
+    Batched Cholesky factors of M and, where there are equalities, of the Schur complement E M^-1 E', on torch tensors
+    or on NumPy arrays (small programs); every solve ends with a step of refinement.
+
+    Args:
+        form: The programs.
+        weight: Of the rows of G; masked ones 0.  # shape: (batch, k)
+    """
+
+    def __init__(self, form: StandardForm, weight: AnyArray) -> None:
+        self.E = form.E
+        self.matrix = form.normal(weight)
+        kind = _Cholesky if isinstance(self.matrix, Tensor) else _Inverse
+        self.inner = kind(self.matrix)
+        if self.E.shape[1]:
+            self.back = self.inner.solve(self.E.mT)  # shape: (batch, n, p)
+            self.schur = kind(self.E @ self.back)
+
+    def solve(self, r: AnyArray, q: AnyArray) -> tuple[AnyArray, AnyArray]:
+        """X and y for several right-hand sides.  # shape: (batch, n, j), (batch, p, j)."""
+        x, y = self._solve(r, q)
+        if not self.E.shape[1]:
+            return x + self.inner.solve(r - self.matrix @ x), y
+        dx, dy = self._solve(r - self.matrix @ x - self.E.mT @ y, q - self.E @ x)
+        return x + dx, y + dy
+
+    def _solve(self, r: AnyArray, q: AnyArray) -> tuple[AnyArray, AnyArray]:
+        x = self.inner.solve(r)
+        if not self.E.shape[1]:
+            return x, q
+        y = self.schur.solve(self.E @ x - q)
+        return x - self.back @ y, y
+
+
+class _Cholesky:
+    """Cholesky factors of torch tensors; elements that are not positive definite to rounding get a growing ridge."""
+
+    def __init__(self, matrix: Tensor) -> None:
+        diagonal = matrix.diagonal(dim1=-2, dim2=-1)
+        scale = diagonal.amax(-1, keepdim=True)
+        scale = torch.where(scale > 0, scale, 1.0)  # nothing but zeros: a program without rows
+        diagonal += tol.CHOLESKY_RIDGE * scale
+        lower, info = torch.linalg.cholesky_ex(matrix)
+        for attempt in range(1, tol.CHOLESKY_ATTEMPTS):
+            if not bool(info.any()):
+                break
+            diagonal += torch.where(
+                (info > 0).unsqueeze(-1), tol.CHOLESKY_RIDGE * tol.CHOLESKY_RIDGE_GROWTH**attempt * scale, 0.0
+            )
+            lower, info = torch.linalg.cholesky_ex(matrix)
+        self.lower = lower
+
+    def solve(self, right: Tensor) -> Tensor:
+        return torch.cholesky_solve(right, self.lower)
+
+
+class _Inverse:
+    """Cholesky factors on NumPy arrays: the inverse of the triangular one, as accurate as substitution."""
+
+    def __init__(self, matrix: np.ndarray) -> None:
+        place = np.arange(matrix.shape[-1])
+        scale = matrix[:, place, place].max(-1, keepdims=True)
+        scale = np.where(scale > 0, scale, 1.0)  # nothing but zeros: a program without rows
+        for attempt in range(tol.CHOLESKY_ATTEMPTS):
+            matrix[:, place, place] += tol.CHOLESKY_RIDGE * tol.CHOLESKY_RIDGE_GROWTH**attempt * scale
+            try:
+                self.lower = np.linalg.inv(np.linalg.cholesky(matrix))
+                break
+            except np.linalg.LinAlgError:
+                continue
+        else:  # hopeless, or not a number: the steps will end without a result
+            self.lower = np.zeros_like(matrix)
+
+    def solve(self, right: np.ndarray) -> np.ndarray:
+        return np.asarray(self.lower.mT @ (self.lower @ right))

@@ -8,7 +8,7 @@ and then sets z = relu(z + sigma (G x - h)), y = y + sigma (E x - e). With z = y
 Mangasarian's function (1975, 2004), divided by the penalty: its minimizer gives an exact dual solution but breaks the
 constraints by O(penalty). The multiplier steps take that away, in finitely many steps for a linear program, and the
 last term keeps the Hessian positive definite where the optimum is not unique. The inner minimization takes Newton steps
-with an exact line search (:mod:`setwise.lp.solvers.line_search`) and ends when the set of active rows stays the same,
+with an exact line search and ends when the set of active rows stays the same,
 for then the step was exact.
 
 If a program has no feasible point the multipliers run off along a Farkas ray, if it is unbounded the points run off
@@ -17,38 +17,21 @@ along a ray: the last difference is tested for being one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
 from setwise.lp.solvers import tolerances as tol
-from setwise.lp.solvers.line_search import exact_step
 from setwise.lp.solvers.newton_systems import Dense, Prepared
 from setwise.lp.solvers.status import INFEASIBLE, NEAR, RUNNING, UNBOUNDED, Outcome
-from setwise.lp.standard_form import Point, StandardForm, dot, largest
-
-
-@dataclass(frozen=True)
-class Penalty:
-    """How the penalty moves.
-
-    Attributes:
-        sigma: 1 / penalty at the start.
-        growth: By how much sigma grows after an outer step that did not bring the residual down to a quarter.
-        largest: Where it stops growing.
-    """
-
-    sigma: float = 1.0
-    growth: float = 5.0
-    largest: float = 1e6
+from setwise.lp.standard_form import Point, StandardForm, dot, largest, select
 
 
 def run(
     form: StandardForm,
     point: Point,
-    penalty: Penalty,
     *,
+    sigma: float = 1.0,
+    growth: float = 5.0,
     max_steps: int,
     tolerance: float,
     system: Prepared | None = None,
@@ -58,27 +41,27 @@ def run(
     Args:
         form: The programs, scaled.
         point: Where to start; its multipliers of G must not be negative.
-        penalty: How the penalty moves.
+        sigma: 1 / penalty at the start.
+        growth: By how much sigma grows after an outer step that did not bring the residual down to a quarter.
         max_steps: Most Newton steps of any element.
         tolerance: Of the relative residuals and the gap.
         system: How Newton's systems are solved; dense by default.
     """
     system = system or Dense()
     batch = form.c.shape[0]
-    result = Outcome(
-        Point(*(part.clone() for part in point)),
-        torch.zeros(batch, dtype=torch.long, device=form.c.device),
-        form.c.new_zeros(batch),
-    )
     places = torch.arange(batch, device=form.c.device)
-    sigma, steps, last, accuracy = penalty.sigma, 0, float("inf"), 1.0
+    result = Outcome(select(point, places), torch.zeros_like(places), form.c.new_zeros(batch))
+    steps, last, accuracy = 0, float("inf"), 1.0
     best = form.c.new_full((batch,), torch.inf)
     stalled = torch.zeros(batch, device=form.c.device)
     while steps < max_steps:
         before = point
         # Errors that can be summed: smaller than what is left to do, and smaller with every outer step.
         accuracy = max(tol.INNER_SHARE * min(accuracy, last), tol.INNER_SHARE * tolerance)
-        point, spent = _minimize(form, before, sigma, min(tol.INNER_STEPS, max_steps - steps), system, accuracy)
+        # The proximal term |x - x_last|^2 / (2 sigma), divided by sigma as all of the objective is.
+        limit, ridge = min(tol.INNER_STEPS, max_steps - steps), 1 / sigma**2
+        x, t, spent = _newton(form, before, sigma, limit, ridge=ridge, system=system, goal=accuracy / sigma)
+        point = Point(x, sigma * t.relu(), before.y + sigma * (form.Ex(x) - form.e))
         steps += max(spent, 1)
         residual = _distance(form, point)
         code = _rays(form, before, point)
@@ -98,13 +81,13 @@ def run(
         if keep.numel() == 0:
             break
         # Finished elements are left out, so that one hard element does not keep the batch at full cost.
-        form, point, places = form.select(keep), Point(*(part[keep] for part in point)), places[keep]
+        form, point, places = form.select(keep), select(point, keep), places[keep]
         system = system.select(keep)
         best, stalled = best[keep], stalled[keep]
         worst = float(residual[keep].max())
         if worst > 0.25 * last:
             # A larger sigma makes outer steps longer but the inner systems worse conditioned.
-            sigma = min(sigma * penalty.growth, penalty.largest)
+            sigma = min(sigma * growth, tol.LARGEST_SIGMA)
         last = worst
     return result
 
@@ -135,16 +118,6 @@ def minimize_penalty(form: StandardForm, start: Point, penalty: float, *, max_st
     return _newton(form, zero, 1 / penalty, max_steps, ridge=tol.PENALTY_RIDGE, system=Dense())[0]
 
 
-def undamped_loop(
-    form: StandardForm, start: Tensor, penalty: float, *, ridge: float, step_size: float, steps: int
-) -> Point:
-    """The papers' loop, for comparison: a fixed number of steps at a fixed penalty, then the active rows."""
-    y = start
-    for _ in range(steps):
-        y = undamped_step(form, y, penalty, ridge=ridge, step_size=step_size)
-    return undamped_point(form, y, penalty)
-
-
 def undamped_step(form: StandardForm, y: Tensor, penalty: float, *, ridge: float, step_size: float) -> Tensor:
     """Y - step_size (G'DG + E'E + ridge I)^-1 (gradient of Mangasarian's function), without line search."""
     t = (form.G(y) - form.h) * form.mask
@@ -163,16 +136,6 @@ def undamped_point(form: StandardForm, y: Tensor, penalty: float) -> Point:
     missing = form.Gt(active * t) + form.Ety(form.Ex(y) - form.e)
     x = y - (normal @ missing.unsqueeze(-1)).squeeze(-1)
     return Point(x, t.relu() / penalty, (form.Ex(y) - form.e) / penalty)
-
-
-def _minimize(
-    form: StandardForm, start: Point, sigma: float, max_steps: int, system: Prepared, goal: float
-) -> tuple[Point, int]:
-    """The inner minimization and the multiplier step after it; also the Newton steps taken."""
-    # The proximal term |x - x_last|^2 / (2 sigma), divided by sigma as all of the objective is.
-    ridge = 1 / sigma**2
-    x, t, steps = _newton(form, start, sigma, max_steps, ridge=ridge, system=system, goal=goal / sigma)
-    return Point(x, sigma * t.relu(), start.y + sigma * (form.Ex(x) - form.e)), steps
 
 
 def _newton(
@@ -246,3 +209,45 @@ def _rays(form: StandardForm, before: Point, after: Point) -> Tensor:
     blocked = torch.maximum(largest(form.G(dx).relu()), largest(form.Ex(dx)))
     unbounded = (cost < -tol.RAY_STEEP * (1 + largest(dx))) & (blocked <= tol.RAY_DIFFERENCE * -cost)
     return torch.where(infeasible, INFEASIBLE, torch.where(unbounded, UNBOUNDED, RUNNING))
+
+
+def exact_step(t: Tensor, q: Tensor, linear: Tensor, quadratic: Tensor, weight: float) -> Tensor:
+    """Exact line search: the minimizer of a convex piecewise quadratic along a line.
+
+        phi(a) = linear * a + quadratic * a^2 / 2 + sum_i weight * relu(t_i + a q_i)^2 / 2,     a >= 0
+
+    Its slope is piecewise linear and grows, with break points -t_i / q_i. Sort them, accumulate intercept and slope
+    over the sorted break points, and the minimizer lies on the first piece at whose right end the slope is not
+    negative. One sort, O(k log k).
+
+    Args:
+        t: Arguments of relu at a = 0.  # shape: (batch, k)
+        q: How fast they grow.  # shape: (batch, k)
+        linear: Slope of the smooth part at a = 0; the whole slope there must be negative.  # shape: (batch,)
+        quadratic: Curvature of the smooth part, not negative.  # shape: (batch,)
+        weight: Of the relu terms.
+
+    Returns:
+        The step, 0 where the slope at 0 is not negative, infinity where it never turns.  # shape: (batch,)
+    """
+    # relu is on at the start where t > 0, or t = 0 and growing.
+    on = (t > 0) | ((t == 0) & (q > 0))
+    crossing = torch.where((t * q < 0), -t / torch.where(q == 0, 1.0, q), torch.inf)
+    # Past its break point a term that was on goes off, and the other way round.
+    change = torch.where(on, -weight, weight) * torch.isfinite(crossing)
+    crossing, order = crossing.sort(-1)
+    intercept = linear.unsqueeze(-1) + _running(torch.where(on, weight * t * q, 0.0), change * t * q, order)
+    slope = quadratic.unsqueeze(-1) + _running(torch.where(on, weight * q * q, 0.0), change * q * q, order)
+    right = torch.cat([crossing, torch.full_like(crossing[:, :1], torch.inf)], -1)
+    end = intercept + slope * torch.where(torch.isfinite(right), right, 0.0)
+    turned = torch.where(torch.isfinite(right), end >= 0, slope > 0)
+    piece = turned.to(torch.uint8).argmax(-1, keepdim=True)
+    a = -intercept.gather(-1, piece) / slope.gather(-1, piece)
+    a = torch.where(turned.gather(-1, piece), a, torch.inf).squeeze(-1)
+    return torch.where(intercept[:, 0] < 0, a.clamp(min=0), 0.0)
+
+
+def _running(start: Tensor, change: Tensor, order: Tensor) -> Tensor:
+    """The sum over all terms at the start and after each sorted break point.  # shape: (batch, k + 1)."""
+    first = start.sum(-1, keepdim=True)
+    return torch.cat([first, first + change.gather(-1, order).cumsum(-1)], -1)

@@ -22,13 +22,13 @@ import torch
 from torch import Tensor
 
 from setwise import _checks
-from setwise.lp._types import Array
 from setwise.lp.presolve.equilibration import Equilibration
 from setwise.lp.problem import LinearProgram
 from setwise.lp.solution import Duals, Solution, Status
 from setwise.lp.solvers import tolerances as tol
 from setwise.lp.solvers.highs_model import Model, Multipliers, models
-from setwise.lp.solvers.verifier import tolerance_for, verify
+from setwise.lp.solvers.status import tolerance_for, verify
+from setwise.lp.standard_form import Array
 
 if TYPE_CHECKING:
     from setwise.lp.settings import HiGHS
@@ -68,7 +68,7 @@ def run(
     scaling = Equilibration.analyze(problem, units=True)
     scaled = problem
     if scaling is not None:
-        scaled, start = scaling.apply(problem), scaling.map_start(start)
+        scaled, start = scaling.apply(problem), start and scaling.map_start(start)
     level = tolerance_for(problem.dtype, tolerance)
     runner = _Runner(settings, highspy, max_steps, min(max(level, tol.HIGHS_LEAST_TOLERANCE), tol.HIGHS_MOST_TOLERANCE))
     ends = []
@@ -168,9 +168,9 @@ class _Runner:
             y = np.zeros(model.rows)
         end = _End(self._status(solver), model.nearest(z), y, spent + sum(max(0, int(count)) for count in counts))
         if end.status is Status.INFEASIBLE:
-            return end._replace(farkas=_either_sign(model.contradiction, _ray(solver.getDualRay)))
+            return end._replace(farkas=_certified(model.contradiction, solver.getDualRay))
         if end.status is Status.UNBOUNDED:
-            return end._replace(ray=_either_sign(model.direction, _ray(solver.getPrimalRay)))
+            return end._replace(ray=_certified(model.direction, solver.getPrimalRay))
         return end
 
     def _options(self, model: Model, spent: int) -> dict[str, Any]:
@@ -187,8 +187,8 @@ class _Runner:
         if self.max_steps is not None:
             left = max(0, self.max_steps - spent)
             options |= {f"{kind}_iteration_limit": left for kind in ("simplex", "ipm")}
-        if np.any(np.abs(model.matrix.value) < 1e-9):
-            options["small_matrix_value"] = 1e-12  # by default HiGHS drops entries below 1e-9
+        if np.any(np.abs(model.matrix.value) < tol.HIGHS_SMALL_ENTRY):
+            options["small_matrix_value"] = tol.HIGHS_SMALLEST_ENTRY
         return options
 
     def _status(self, solver: Any) -> Status | None:
@@ -211,15 +211,12 @@ def _crossed(model: Model, j: int) -> _End:
     return _End(Status.INFEASIBLE, model.nearest(np.zeros(model.n)), np.zeros(model.rows), farkas=farkas)
 
 
-def _ray(getter: Callable[[], tuple[Any, bool, Any]]) -> Array | None:
-    _, result, ray = getter()
-    return np.asarray(ray, dtype=np.float64) if result else None
-
-
-def _either_sign(check: Callable[[Array | None], Any], ray: Array | None) -> Any:
-    """Normalized ray of either sign: HiGHS does not promise one."""
-    if ray is None:
+def _certified(check: Callable[[Array], Any], getter: Callable[[], tuple[Any, bool, Any]]) -> Any:
+    """The ray that HiGHS gives, checked and normalized; of either sign, for HiGHS does not promise one."""
+    _, result, given = getter()
+    if not result:
         return None
+    ray = np.asarray(given, dtype=np.float64)
     made = check(ray)
     return check(-ray) if made is None else made
 

@@ -1,20 +1,26 @@
-"""Model of one linear program for HiGHS, its auxiliary programs, and the check of points and certificates."""
+"""Models of HiGHS: one linear program, its auxiliary programs, the check of points and certificates, and MPS files."""
 
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from setwise.lp._types import Array
+from setwise._checks import InputError, extra
 from setwise.lp.operator import Matrix, is_csr
 from setwise.lp.problem import LinearProgram
 from setwise.lp.solvers import tolerances as tol
+from setwise.lp.standard_form import Array
+
+_SUFFIXES = (".mps", ".mps.gz")
 
 
 class Rows(NamedTuple):
@@ -27,6 +33,16 @@ class Rows(NamedTuple):
     def times(self, z: Array, size: int) -> Array:
         """M z, with ``size`` the number of rows."""
         return np.bincount(self.row, self.value * z[self.column], size).astype(np.float64)
+
+    def over(self, other: Rows, size: int) -> Rows:
+        """The rows of another matrix below those of this one, of which there are ``size``."""
+        pairs = zip(self, other._replace(row=other.row + size), strict=True)
+        return Rows(*(np.concatenate(pair) for pair in pairs))
+
+    def taken(self, keep: NDArray[np.bool_]) -> Rows:
+        """Only the marked rows, numbered anew."""
+        inside = keep[self.row]
+        return Rows((np.cumsum(keep) - 1)[self.row[inside]], self.column[inside], self.value[inside])
 
     def transposed_times(self, y: Array, size: int) -> Array:
         """M' y, with ``size`` the number of columns."""
@@ -41,14 +57,10 @@ class Multipliers(NamedTuple):
     lower: Array  # shape: (n,)
     upper: Array  # shape: (n,)
 
-    def scaled(self, factor: float) -> Multipliers:
-        """All multipliers times a number."""
-        return Multipliers(*(factor * part for part in self))
-
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """min c'z + offset s.t. M z <= side in the first m rows, M z = side in the rest, lower <= z <= upper."""
+    """min c'z s.t. M z <= side in the first m rows, M z = side in the rest, lower <= z <= upper."""
 
     c: Array  # shape: (n,)
     matrix: Rows
@@ -56,7 +68,6 @@ class Model:
     m: int
     lower: Array  # shape: (n,)
     upper: Array  # shape: (n,)
-    offset: float = 0.0
 
     @property
     def n(self) -> int:
@@ -67,10 +78,6 @@ class Model:
     def rows(self) -> int:
         """The number of inequalities and equalities."""
         return len(self.side)
-
-    def objective(self, z: Array) -> float:
-        """The value at a point."""
-        return float(self.c @ z) + self.offset
 
     def nearest(self, z: Array) -> Array:
         """The point moved into its bounds."""
@@ -108,20 +115,18 @@ class Model:
         terms = ((rows, -self.side), (dual.lower, self.lower), (dual.upper, -self.upper))
         return float(sum(weight[weight != 0] @ bound[weight != 0] for weight, bound in terms))
 
-    def contradiction(self, y: Array | None) -> Multipliers | None:
+    def contradiction(self, y: Array) -> Multipliers | None:
         """Farkas multipliers from those of the rows, or None where they prove nothing."""
-        if y is None:
-            return None
         farkas, residual = self.multipliers(y, np.zeros(self.n))
         value = self.dual_objective(farkas)
         size = max(_largest(np.abs(part)) for part in farkas)
         if not (value > 0 and residual <= tol.HIGHS_CERTIFIED * size and value > tol.HIGHS_CERTIFIED**2 * size):
             return None
-        return farkas.scaled(1 / value)
+        return Multipliers(*(1 / value * part for part in farkas))
 
-    def direction(self, d: Array | None) -> Array | None:
+    def direction(self, d: Array) -> Array | None:
         """The direction scaled to c'd = -1, or None where it breaks a constraint or does not descend."""
-        if d is None or not np.isfinite(d).all():
+        if not np.isfinite(d).all():
             return None
         cone = self._cone()
         d = cone.nearest(d)
@@ -142,7 +147,7 @@ class Model:
         row = np.concatenate([bound, equal, equal])
         signs = np.concatenate([-np.ones(len(bound)), np.ones(len(equal)), -np.ones(len(equal))])
         extra = len(row)
-        joined = _joined(self.matrix, Rows(row, self.n + np.arange(extra), signs))
+        joined = self.matrix.over(Rows(row, self.n + np.arange(extra), signs), 0)
         order = np.argsort(joined.row, kind="stable")
         return replace(
             self,
@@ -150,7 +155,6 @@ class Model:
             matrix=Rows(joined.row[order], joined.column[order], joined.value[order]),
             lower=np.concatenate([self.lower, np.zeros(extra)]),
             upper=np.concatenate([self.upper, np.full(extra, np.inf)]),
-            offset=0.0,
         )
 
     def _cone(self) -> Model:
@@ -159,7 +163,6 @@ class Model:
             side=np.where(np.isfinite(self.side), 0, np.inf),
             lower=np.where(np.isfinite(self.lower), 0, -np.inf),
             upper=np.where(np.isfinite(self.upper), 0, np.inf),
-            offset=0.0,
         )
 
     def highs(self, highspy: Any) -> Any:
@@ -186,26 +189,16 @@ def models(problem: LinearProgram, batch: tuple[int, ...]) -> Iterator[Model]:
         return np.broadcast_to(array, (*batch, array.shape[-1])).reshape(math.prod(batch), array.shape[-1])
 
     c, b, b_eq, lower, upper = map(rows_of, (problem.c, problem.b, problem.b_eq, problem.lower, problem.upper))
-    offset = rows_of(problem.offset.unsqueeze(-1))
     side = np.concatenate([b, b_eq], axis=1)
     shared = len(problem.A.shape) == len(problem.A_eq.shape) == 2
     matrix = _stack(problem) if shared or not batch else None
     for k, place in enumerate(np.ndindex(*batch)):
         rows = _stack(problem.element(*place)) if matrix is None else matrix
-        yield Model(c[k], rows, side[k], b.shape[1], lower[k], upper[k], float(offset[k, 0]))
+        yield Model(c[k], rows, side[k], b.shape[1], lower[k], upper[k])
 
 
 def _stack(problem: LinearProgram) -> Rows:
-    upper, lower = _triples("A", problem.A), _triples("A_eq", problem.A_eq)
-    return _joined(upper, lower._replace(row=lower.row + problem.inequalities))
-
-
-def _joined(first: Rows, second: Rows) -> Rows:
-    return Rows(
-        np.concatenate([first.row, second.row]),
-        np.concatenate([first.column, second.column]),
-        np.concatenate([first.value, second.value]),
-    )
+    return _triples("A", problem.A).over(_triples("A_eq", problem.A_eq), problem.inequalities)
 
 
 def _triples(name: str, matrix: Matrix) -> Rows:
@@ -227,3 +220,92 @@ def _triples(name: str, matrix: Matrix) -> Rows:
 
 def _largest(values: Array) -> float:
     return float(values.max()) if values.size else 0.0
+
+
+def read_mps(path: str | os.PathLike[str], *, dense: bool = False, dtype: torch.dtype = torch.float64) -> LinearProgram:
+    """Read a linear program from an ``.mps`` or ``.mps.gz`` file, fixed or free format.
+
+    A row low <= a'z <= high becomes an equality where low = high; otherwise a'z <= high and -a'z <= -low, as far as
+    these are finite: first all upper sides in the order of the file, then all lower sides. Rows without any side are
+    dropped. A constant in the objective becomes ``offset``. A maximization is turned into the minimization of minus its
+    objective, so its optimal value changes sign. Numbers of 1e20 and beyond count as infinite; a negative upper bound
+    without a lower one leaves the lower bound at 0.
+
+    Args:
+        path: The file.
+        dense: Whether the matrices are dense tensors; otherwise they are ``torch.sparse_csr``.
+        dtype: float64 or float32.
+
+    Returns:
+        The program, without batch dimensions, on the CPU.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        InputError: A file of another format, one that does not parse, or one with integer variables or a quadratic
+            objective.
+        ImportError: The extra ``lp`` is not installed.
+    """
+    file = Path(path)
+    if not file.name.lower().endswith(_SUFFIXES):
+        raise InputError(f"Expected `path` to end in {' or '.join(_SUFFIXES)}, but got {file.name!r}.")
+    if not file.is_file():
+        raise FileNotFoundError(f"Expected `path` to be an MPS file, but there is none at {str(file)!r}.")
+    model = _parse(file)
+    lp = model.lp_
+    columns = int(lp.num_col_)
+    if columns == 0:
+        raise InputError(f"Expected `path` to hold a program with variables, but {file.name!r} has none.")
+    sign = -1.0 if lp.sense_ == extra("highspy", "lp").ObjSense.kMaximize else 1.0
+    (A, b), (A_eq, b_eq) = _split(lp)
+
+    def vector(values: Any) -> Tensor:
+        return torch.as_tensor(np.asarray(values, dtype=np.float64)).to(dtype)
+
+    def matrix(rows: Rows, count: int) -> Tensor:
+        ends = np.concatenate([[0], np.cumsum(np.bincount(rows.row, minlength=count))])
+        starts, column, value = (torch.from_numpy(part) for part in (ends, rows.column, rows.value))
+        sparse = torch.sparse_csr_tensor(starts, column, value, (count, columns), check_invariants=True).to(dtype)
+        return sparse.to_dense() if dense else sparse
+
+    return LinearProgram(
+        vector(sign * np.asarray(lp.col_cost_)),
+        matrix(A, len(b)),
+        vector(b),
+        matrix(A_eq, len(b_eq)),
+        vector(b_eq),
+        vector(lp.col_lower_),
+        vector(lp.col_upper_),
+        offset=sign * float(lp.offset_),
+    )
+
+
+def _parse(file: Path) -> Any:
+    """The model as HiGHS reads it, once it is known to be a linear program."""
+    highspy = extra("highspy", "lp")
+    solver = highspy.Highs()
+    solver.setOptionValue("output_flag", False)
+    if solver.readModel(str(file)) == highspy.HighsStatus.kError:
+        raise InputError(f"Expected `path` to be a readable MPS file, but HiGHS cannot parse {file.name!r}.")
+    model = solver.getModel()
+    special = sum(kind != highspy.HighsVarType.kContinuous for kind in model.lp_.integrality_)
+    if special:
+        raise InputError(
+            f"Expected `path` to hold a linear program, but {special} of {model.lp_.num_col_} variables in "
+            f"{file.name!r} are integer or semi-continuous."
+        )
+    if model.hessian_.dim_:
+        raise InputError(f"Expected `path` to hold a linear program, but {file.name!r} has a quadratic term.")
+    return model
+
+
+def _split(lp: Any) -> tuple[tuple[Rows, Array], tuple[Rows, Array]]:
+    """The rows low <= a'z <= high of HiGHS as inequalities a'z <= b and as equalities, each with its sides."""
+    low, high = (np.asarray(side, dtype=np.float64) for side in (lp.row_lower_, lp.row_upper_))
+    # After reading, HiGHS holds the matrix by columns; sorting by row turns the triples round.
+    column = np.repeat(np.arange(lp.num_col_), np.diff(np.asarray(lp.a_matrix_.start_)))
+    row, value = np.asarray(lp.a_matrix_.index_, dtype=np.int64), np.asarray(lp.a_matrix_.value_, dtype=np.float64)
+    order = np.lexsort((column, row))
+    every, equal = Rows(row[order], column[order], value[order]), low == high
+    above, below = ~equal & np.isfinite(high), ~equal & np.isfinite(low)
+    A = every.taken(above).over(every._replace(value=-every.value).taken(below), int(above.sum()))
+    return (A, np.concatenate([high[above], -low[below]])), (every.taken(equal), high[equal])

@@ -1,6 +1,6 @@
 """Mehrotra's predictor-corrector on one plain program, with early pivots to a proven vertex.
 
-For min c'x s.t. G x + s = h, E x = e, s >= 0 (:mod:`setwise.lp.solvers.program`) the steps work on this system itself,
+For min c'x s.t. G x + s = h, E x = e, s >= 0 (:mod:`setwise.lp.standard_form`) the steps work on this system itself,
 not on the embedding of :mod:`setwise.lp.solvers.embedding`: several times faster, but without a certificate where there
 is no optimum. The rows with the largest z / s soon change little from step to step; from there pivots lead to the
 vertex (:mod:`setwise.lp.solvers.simplex`), and what proves optimal is exact. Where there is no such vertex the steps go
@@ -16,11 +16,10 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from setwise.lp._types import Array, Index
-from setwise.lp.presolve.caps import capped_program
+from setwise.lp.presolve.equilibration import capped_program
 from setwise.lp.solvers import tolerances as tol
-from setwise.lp.solvers.program import Program
 from setwise.lp.solvers.simplex import FarkasRay, OptimalVertex, RecessionRay, crossover, simplex, solved
+from setwise.lp.standard_form import Array, Index, Program
 
 
 class Nearby(NamedTuple):

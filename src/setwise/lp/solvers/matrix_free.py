@@ -8,16 +8,18 @@ estimated: for random signs r, the mean of (A diag(w)^1/2 r)^2 is (A * A) w.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, cast
 
 import torch
 from torch import Tensor
 
 from setwise.lp.operator import Matrix, batch_of, is_csr, matvec, rmatvec
+from setwise.lp.presolve.equilibration import Scaling, rescaled
 from setwise.lp.problem import LinearProgram
 from setwise.lp.solvers import tolerances as tol
-from setwise.lp.standard_form import Scaling, StandardForm, largest
+from setwise.lp.standard_form import StandardForm
 
 
 @dataclass(frozen=True)
@@ -72,11 +74,11 @@ class Products:
 
     def times(self, x: Tensor) -> Tensor:
         """The product with vectors.  # shape: (count, n) to (count, m)."""
-        return self.row * self._product(self.column * x, transposed=False)
+        return self.row * self.product(self.column * x, transposed=False)
 
     def back(self, y: Tensor) -> Tensor:
         """The product of the transposed.  # shape: (count, m) to (count, n)."""
-        return self.column * self._product(self.row * y, transposed=True)
+        return self.column * self.product(self.row * y, transposed=True)
 
     def squares(self, weight: Tensor) -> Tensor:
         """Sums over the rows of squared entries times non-negative weights.  # shape: (count, n) to (count, m)."""
@@ -86,33 +88,27 @@ class Products:
         """The same over the columns.  # shape: (count, m) to (count, n)."""
         return self.column**2 * self._squares(self.row**2 * weight, transposed=True)
 
-    def sizes(self, x: Tensor) -> Tensor:
-        """Sums over the rows of absolute products; for an operator the root of their squares, which is no larger."""
-        if not isinstance(self.matrix, Tensor):
-            return self.squares(x**2).sqrt()
-        return self.row * self._product(self.column * x.abs(), transposed=False, matrix=_absolute(self.matrix))
-
-    def sizes_back(self, y: Tensor) -> Tensor:
-        """The same over the columns.  # shape: (count, m) to (count, n)."""
-        if not isinstance(self.matrix, Tensor):
-            return self.squares_back(y**2).sqrt()
-        matrix = self.matrix if self.transposed is None else self.transposed
-        transposed = self.transposed is None
-        return self.column * self._product(self.row * y.abs(), transposed=transposed, matrix=_absolute(matrix))
-
     def combined(self, left: Tensor) -> Tensor:
         """Some combinations of the rows.  # shape: (count, k, m) to (count, k, n)."""
-        return torch.stack([self.back(one) for one in left.unbind(1)], 1)
+        rows = [self.back(one) for one in left.unbind(1)]
+        return torch.stack(rows, 1) if rows else left.new_zeros(left.shape[0], 0, self.shape[2])
+
+    def __matmul__(self, right: Tensor) -> Tensor:
+        """The product with several vectors for each element.  # shape: (count, n, j) to (count, m, j)."""
+        columns = [self.times(one) for one in right.unbind(-1)]
+        return torch.stack(columns, -1) if columns else right.new_zeros(right.shape[0], self.shape[1], 0)
 
     def scaled(self, row: Tensor, column: Tensor) -> Products:
         """With the rows and columns scaled once more."""
         return replace(self, row=self.row * row, column=self.column * column)
 
-    def _product(self, x: Tensor, *, transposed: bool, matrix: Matrix | None = None) -> Tensor:
-        if matrix is None:
-            if transposed and self.transposed is not None:
-                return (self.transposed @ x.mT).mT
-            matrix = self.matrix
+    def product(self, x: Tensor, *, transposed: bool, entries: Callable[[Tensor], Tensor] | None = None) -> Tensor:
+        """The product without scales, of the matrix itself or of a function of its entries."""
+        matrix = self.matrix
+        if transposed and self.transposed is not None:
+            matrix, transposed = self.transposed, False
+        if entries is not None:
+            matrix = _entrywise(entries, cast("Tensor", matrix))
         product = rmatvec if transposed else matvec
         if not batch_of(matrix):
             return product(matrix, x.to(self.dtype)).to(torch.float64)
@@ -127,37 +123,33 @@ class Products:
 
     def _squares(self, weight: Tensor, *, transposed: bool) -> Tensor:
         if isinstance(self.matrix, Tensor):
-            if self.transposed is not None:
-                matrix = self.transposed if transposed else self.matrix
-                squared = torch.sparse_csr_tensor(
-                    matrix.crow_indices(),
-                    matrix.col_indices(),
-                    matrix.values() ** 2,
-                    matrix.shape,
-                    check_invariants=False,
-                )
-                return (squared @ weight.mT).mT
-            return self._product(weight, transposed=transposed, matrix=self.matrix**2)
+            return self.product(weight, transposed=transposed, entries=torch.square)
         # Fixed, so that equal programs are scaled alike.
         generator = torch.Generator().manual_seed(0)
         total = torch.zeros(weight.shape[0], self.shape[2 if transposed else 1], dtype=torch.float64)
         total = total.to(weight.device)
         for _ in range(tol.OPERATOR_PROBES):
             signs = 2.0 * torch.randint(2, (weight.shape[1],), generator=generator).to(weight) - 1
-            total += self._product(weight.sqrt() * signs, transposed=transposed) ** 2
+            total += self.product(weight.sqrt() * signs, transposed=transposed) ** 2
         return total / tol.OPERATOR_PROBES
 
 
 class _Magnitude(NamedTuple):
-    """The products of a matrix with absolute entries."""
+    """A matrix with absolute entries; for an operator the roots of sums of squares, which are no larger."""
 
     matrix: Products
 
     def times(self, x: Tensor) -> Tensor:
-        return self.matrix.sizes(x)
+        part = self.matrix
+        if not isinstance(part.matrix, Tensor):
+            return part.squares(x**2).sqrt()
+        return part.row * part.product(part.column * x, transposed=False, entries=torch.abs)
 
     def back(self, y: Tensor) -> Tensor:
-        return self.matrix.sizes_back(y)
+        part = self.matrix
+        if not isinstance(part.matrix, Tensor):
+            return part.squares_back(y**2).sqrt()
+        return part.column * part.product(part.row * y, transposed=True, entries=torch.abs)
 
 
 @dataclass(frozen=True)
@@ -206,7 +198,7 @@ class MatrixFreeForm(StandardForm):
         raise TypeError("Expected matrices that are written out, but these are known by their products only.")
 
 
-def equilibrate_products(form: MatrixFreeForm) -> tuple[MatrixFreeForm, Scaling]:
+def equilibrate_products(form: MatrixFreeForm) -> tuple[StandardForm, Scaling]:
     """Bring the Euclidean norm of every row and column near 1, then cost and right-hand side to the size of 1."""
     A, E, column = form.A, form.E, torch.ones_like(form.c)
     row, row_eq = torch.ones_like(A.row), torch.ones_like(form.e)
@@ -215,19 +207,14 @@ def equilibrate_products(form: MatrixFreeForm) -> tuple[MatrixFreeForm, Scaling]
         c = _root(A.squares_back(torch.ones_like(row)) + E.squares_back(torch.ones_like(row_eq)))
         A, E = A.scaled(r, c), E.scaled(q, c)
         row, row_eq, column = row * r, row_eq * q, column * c
-    row_all = form.with_bounds(row, 1 / column, 1 / column)
-    cost, h, e = form.c * column, form.h * row_all, form.e * row_eq
-    size = torch.maximum(largest(h), largest(e)).clamp(min=tol.LEAST_SIZE).unsqueeze(-1)
-    price = largest(cost).clamp(min=tol.LEAST_SIZE).unsqueeze(-1)
-    scaled = replace(form, c=cost / price, A=A, E=E, e=e / size, h=h / size)
-    return scaled, Scaling(row_all * price, row_eq * price, column * size)
+    return rescaled(form, A, E, (row, row_eq, column), empty=tol.LEAST_SIZE)
 
 
-def _absolute(matrix: Tensor) -> Tensor:
-    """The absolute values of a dense or CSR matrix."""
+def _entrywise(function: Callable[[Tensor], Tensor], matrix: Tensor) -> Tensor:
+    """A dense or CSR matrix with a function of its entries that keeps 0."""
     if not is_csr(matrix):
-        return matrix.abs()
-    parts = (matrix.crow_indices(), matrix.col_indices(), matrix.values().abs())
+        return function(matrix)
+    parts = (matrix.crow_indices(), matrix.col_indices(), function(matrix.values()))
     return torch.sparse_csr_tensor(*parts, matrix.shape, check_invariants=False)
 
 

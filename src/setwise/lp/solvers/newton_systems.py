@@ -55,6 +55,8 @@ class NewtonSystem(Protocol):
 class Stateless:
     """Base of linear solvers that prepare nothing for a problem."""
 
+    exact: ClassVar[bool] = True
+
     def prepare(self, problem: LinearProgram, column: Tensor) -> Self:  # noqa: ARG002
         """Itself."""
         return self
@@ -67,8 +69,6 @@ class Stateless:
 @dataclass(frozen=True)
 class Dense(Stateless):
     """The n x n matrix, batched Cholesky with refinement."""
-
-    exact: ClassVar[bool] = True
 
     def bind(self, form: StandardForm, ridge: float) -> Solve:
         """With E'E formed once."""
@@ -87,8 +87,6 @@ class Dense(Stateless):
 class Active(Stateless):
     """Woodbury's system over the active rows; right when they are fewer than the variables."""
 
-    exact: ClassVar[bool] = True
-
     def bind(self, form: StandardForm, ridge: float) -> Solve:
         """Rows are gathered anew for every step."""
 
@@ -106,8 +104,6 @@ class Active(Stateless):
 @dataclass(frozen=True)
 class Sparse(Stateless):
     """Sparse product and sparse factorization by scipy (extra ``lp``), element by element on the CPU."""
-
-    exact: ClassVar[bool] = True
 
     def bind(self, form: StandardForm, ridge: float) -> Solve:
         """Rows that would fill the product are set aside once."""
@@ -242,8 +238,7 @@ def choose_system(system: str | NewtonSystem, problem: LinearProgram) -> NewtonS
     entries = problem.batch_shape.numel() * max(rows, n) * n
     if problem.is_dense or entries <= tol.WRITTEN_OUT:
         return Active() if 2 * rows < n else Dense()
-    tensors = all(isinstance(matrix, Tensor) for matrix in (problem.A, problem.A_eq))
-    if tensors and problem.device.type == "cpu" and importlib.util.find_spec("scipy") is not None:
+    if problem.has_entries and problem.device.type == "cpu" and importlib.util.find_spec("scipy") is not None:
         return Sparse()
     return ConjugateGradients()
 

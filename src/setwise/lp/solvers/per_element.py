@@ -15,27 +15,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from setwise.lp._types import Array, Index
 from setwise.lp.problem import LinearProgram
 from setwise.lp.solution import Duals, Solution, Status
 from setwise.lp.solvers import interior_point
 from setwise.lp.solvers import tolerances as tol
 from setwise.lp.solvers.interior_point import Nearby
-from setwise.lp.solvers.program import Program
 from setwise.lp.solvers.residuals import residuals_of_one
 from setwise.lp.solvers.simplex import FarkasRay, OptimalVertex, RecessionRay, solved
 from setwise.lp.solvers.status import LOST, NEAR, RUNNING, VERTEX, Outcome
-from setwise.lp.standard_form import Point, StandardForm
+from setwise.lp.standard_form import Array, Index, Point, Program, StandardForm
 
-Found = OptimalVertex | Nearby | None
-
-
-@dataclass(frozen=True)
-class ElementResults:
-    """Outcome, and the factorization where all programs ended at a vertex that is their one optimum."""
-
-    outcome: Outcome  # codes VERTEX, NEAR and RUNNING, the last with no steps
-    factor: VertexFactor | None
+Found = OptimalVertex | Nearby | FarkasRay | RecessionRay | None
 
 
 def prefers_per_element(form: StandardForm, *, warm: bool = False) -> bool:
@@ -65,9 +55,7 @@ def solve_one(program: Program, max_steps: int, tolerance: float, before: Array 
     return interior_point.run(program, max_steps, tolerance)
 
 
-def per_element(
-    form: StandardForm, max_steps: int, tolerance: float = 1e-10, start: Point | None = None
-) -> ElementResults:
+def per_element(form: StandardForm, max_steps: int, tolerance: float = 1e-10, start: Point | None = None) -> Outcome:
     """Take each program of a batch, from an earlier solution where there is one."""
     before = None if start is None else _by_row(form, start.z)
     pairs: list[tuple[Index, Found]] = []
@@ -93,22 +81,7 @@ def simplex_per_element(form: StandardForm, point: Point, max_steps: int) -> Out
         (program.rows, interior_point.by_simplex(program, x[k], z[k, program.rows], most))
         for k, program in enumerate(_programs(form))
     ]
-    outcome = gather(form, [(rows, end if isinstance(end, OptimalVertex) else None) for rows, end in ends]).outcome
-    for mine, theirs in zip(outcome.point, point, strict=True):
-        mine[outcome.code != VERTEX] = theirs.cpu()[outcome.code != VERTEX]
-    columns = _columns(form)
-    for k, (rows, end) in enumerate(ends):
-        if isinstance(end, FarkasRay):
-            every = np.zeros(m + 2 * n)
-            every[rows] = end.z
-            outcome.point.z[k], outcome.point.y[k] = torch.from_numpy(every[columns]), torch.from_numpy(end.y)
-        elif isinstance(end, RecessionRay):
-            outcome.point.x[k] = torch.from_numpy(end.x)
-        if isinstance(end, FarkasRay | RecessionRay):
-            outcome.code[k] = LOST
-    device = form.c.device
-    moved = Point(*(part.to(device) for part in outcome.point))
-    return Outcome(moved, outcome.code.to(device), outcome.steps.to(device))
+    return gather(form, ends, point)
 
 
 def _programs(form: StandardForm) -> Iterator[Program]:
@@ -127,22 +100,30 @@ def _by_row(form: StandardForm, z: Tensor) -> Array:
     return every
 
 
-def gather(form: StandardForm, pairs: Sequence[tuple[Index, Found]]) -> ElementResults:
-    """Collect the results of the first programs of a batch, each with its rows, into one outcome."""
-    batch, m, p, n = form.sizes
-    every, x, y = np.zeros((batch, m + 2 * n)), np.zeros((batch, n)), np.zeros((batch, p))
+def gather(form: StandardForm, pairs: Sequence[tuple[Index, Found]], start: Point | None = None) -> Outcome:
+    """Collect the results of the first programs of a batch, each with its rows; where there is none, the start or 0."""
+    batch, m, _, _ = form.sizes
+    start = start or form.zero()
+    every, x, y = _by_row(form, start.z), start.x.numpy(force=True).copy(), start.y.numpy(force=True).copy()
     code, steps = np.full(batch, RUNNING), np.zeros(batch, dtype=np.int64)
     vertices: list[tuple[Index, OptimalVertex]] = []
     for k, (rows, result) in enumerate(pairs):
         if result is None:
             continue
-        x[k], y[k], every[k, rows] = result.x, result.y, result.z
-        code[k], steps[k] = VERTEX if isinstance(result, OptimalVertex) else NEAR, result.steps
+        code[k] = VERTEX if isinstance(result, OptimalVertex) else NEAR if isinstance(result, Nearby) else LOST
+        if not isinstance(result, FarkasRay):
+            x[k] = result.x
+        if not isinstance(result, RecessionRay):
+            every[k], y[k] = 0.0, result.y
+            every[k, rows] = result.z
+        if isinstance(result, OptimalVertex | Nearby):
+            steps[k] = result.steps
         if isinstance(result, OptimalVertex) and result.strict:
             vertices.append((rows[result.active], result))
-    point = Point(*(torch.from_numpy(part) for part in (x, every[:, _columns(form)], y)))
-    outcome = Outcome(point, torch.from_numpy(code), torch.from_numpy(steps))
-    return ElementResults(outcome, VertexFactor(vertices, m) if len(vertices) == batch else None)
+    device = form.c.device
+    point = Point(*(torch.from_numpy(part).to(device) for part in (x, every[:, _columns(form)], y)))
+    factor = VertexFactor(vertices, m) if len(vertices) == batch else None
+    return Outcome(point, torch.from_numpy(code).to(device), torch.from_numpy(steps).to(device), factor)
 
 
 def _columns(form: StandardForm) -> Index:

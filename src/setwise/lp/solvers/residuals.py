@@ -28,13 +28,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from setwise.lp._types import AnyArray, Array
 from setwise.lp.solvers import tolerances as tol
-from setwise.lp.solvers.program import Program
-from setwise.lp.standard_form import Point, StandardForm
-
-FEASIBLE = 1e-7  # by how much the point may break its rows at which an unbounded ray begins
-_SINGLE = 1e-6  # the least tolerance of a program in single precision, whose data are rounded
+from setwise.lp.standard_form import AnyArray, Array, Point, Program, StandardForm
 
 
 class Residuals(NamedTuple):

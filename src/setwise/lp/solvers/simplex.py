@@ -24,9 +24,8 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from setwise.lp._types import Array, Index
 from setwise.lp.solvers import tolerances as tol
-from setwise.lp.solvers.program import Program
+from setwise.lp.standard_form import Array, Index, Program
 
 
 @dataclass(frozen=True)
@@ -67,7 +66,7 @@ def crossover(program: Program, active: Index, *, pivots: int, steps: int = 0) -
         inverse: Array = np.asarray(np.linalg.inv(K), np.float64)
     except np.linalg.LinAlgError:  # rows that depend on one another
         return None
-    tableau = _Tableau(program, active, inverse, program.h - program.G @ (inverse @ right), -(program.c @ inverse))
+    tableau = _Tableau(program, active, inverse, right)
     wrong = tableau.wrong()
     if wrong == 0 or pivots == 0:
         return _prove(program, active, K, inverse, right, steps)
@@ -104,7 +103,7 @@ def simplex(program: Program, ratio: Array, pivots: int) -> OptimalVertex | Fark
         return None
     K, right = _rows(program, active)
     inverse: Array = np.asarray(np.linalg.inv(K), np.float64)
-    tableau = _Tableau(program, active, inverse, program.h - program.G @ (inverse @ right), -(program.c @ inverse))
+    tableau = _Tableau(program, active, inverse, right)
     return tableau.vertex(0) if tableau.run(pivots, apart=True) else tableau.proof
 
 
@@ -151,8 +150,9 @@ def _rows(program: Program, active: Index) -> tuple[Array, Array]:
 class _Tableau:
     """Chosen rows, the inverse, slacks and multipliers, all changed by each pivot."""
 
-    def __init__(self, program: Program, active: Index, inverse: Array, slack: Array, w: Array) -> None:
-        self.program, self.active, self.inverse, self.slack, self.w = program, active, inverse, slack, w
+    def __init__(self, program: Program, active: Index, inverse: Array, right: Array) -> None:
+        self.program, self.active, self.inverse = program, active, inverse
+        self.slack, self.w = program.h - program.G @ (inverse @ right), -(program.c @ inverse)
         self.slack[active] = 0.0
         self.cost, self.exchanges = program.c, 0
         self.proof: FarkasRay | RecessionRay | None = None  # set where the pivots end without a vertex

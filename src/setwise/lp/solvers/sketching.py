@@ -26,8 +26,8 @@ import torch
 from torch import Tensor
 
 from setwise import _checks
-from setwise.lp.operator import Matrix, batch_of, is_csr, rmatvec
-from setwise.lp.problem import LinearProgram
+from setwise.lp import operator
+from setwise.lp.problem import LinearProgram, check_program
 from setwise.lp.solvers import tolerances as tol
 from setwise.lp.solvers.matrix_free import Products
 from setwise.lp.solvers.newton_systems import Prepared, Solve, Stateless, bounds_diagonal, by_cholesky, by_rows
@@ -88,8 +88,7 @@ def lift(problem: LinearProgram, sketch: Sketch, point: Tensor) -> Tensor:
 
 
 def _check(problem: LinearProgram, sketch: Sketch) -> None:
-    if not isinstance(problem, LinearProgram):
-        raise TypeError(f"Expected `problem` to be a LinearProgram, but got {type(problem).__name__}.")
+    check_program("problem", problem)
     if not isinstance(sketch, Sketch):
         raise TypeError(f"Expected `sketch` to be a sketch such as CountSketch(100), but got {sketch!r}.")
 
@@ -113,8 +112,10 @@ class _RowSketch(Stateless, ABC):
 
     def bind(self, form: StandardForm, ridge: float) -> Solve:
         """One order of the rows for all steps and all elements of the batch, so that elements do not disturb others."""
-        E = form.E.combined(_eye(form)) if isinstance(form.E, Products) else form.E
-        _, m, _, n = form.sizes
+        count, m, p, n = form.sizes
+        E = form.E
+        if isinstance(E, Products):
+            E = E.combined(torch.eye(p, dtype=torch.float64, device=form.c.device).expand(count, p, p))
         squares = form.A.squares(torch.ones_like(form.c)) if isinstance(form.A, Products) else (form.A**2).sum(-1)
 
         def solve(active: Tensor, right: Tensor) -> Tensor:
@@ -149,7 +150,7 @@ class _RowSketch(Stateless, ABC):
         S = problem.c.new_zeros(size, problem.inequalities)
         S[place[0, used].clamp(max=size - 1), used.nonzero().squeeze(-1)] = weight[0, used].abs().to(S.dtype)
         b = (torch.where(used, problem.b, 0.0).unsqueeze(-2) @ S.mT).squeeze(-2)
-        return problem.replace(A=_combined(problem.A, S), b=b)
+        return problem.replace(A=operator.rows(S, problem.A), b=b)
 
     def lift(self, problem: LinearProgram, point: Tensor) -> Tensor:  # noqa: ARG002
         """The point itself: a sketch of rows leaves the variables alone."""
@@ -220,11 +221,6 @@ class CountSketch(_RowSketch):
         return rank % self.size, rows * signs.to(torch.float64)
 
 
-def _eye(form: StandardForm) -> Tensor:
-    count, p, _ = form.E.shape
-    return torch.eye(p, dtype=torch.float64, device=form.c.device).expand(count, p, p)
-
-
 def _merged(A: Tensor | Products, place: Tensor, weight: Tensor, size: int) -> Tensor:
     """S A for the S that sends each row to its place.  # shape: (batch, k, n)."""
     if isinstance(A, Products):
@@ -233,11 +229,3 @@ def _merged(A: Tensor | Products, place: Tensor, weight: Tensor, size: int) -> T
     result = A.new_zeros(A.shape[0], size, A.shape[2])
     terms = A * weight.unsqueeze(-1)
     return result.scatter_add_(1, place.unsqueeze(-1).expand_as(terms), terms)
-
-
-def _combined(A: Matrix, S: Tensor) -> Tensor:
-    """S A, written out, with its graph.  # shape: (*batch, k, n)."""
-    if isinstance(A, Tensor) and not is_csr(A):
-        return S @ A
-    units = S.reshape(S.shape[0], *(1 for _ in batch_of(A)), S.shape[1])
-    return rmatvec(A, units).movedim(0, -2)

@@ -2,13 +2,22 @@
 
 Some of the variables of a program, w, are the weights of features: the rows hold combinations of the samples' features.
 If a response depends on the features x through B'x alone, weights of the system w = B u are as good as any, and u is
-shorter (:mod:`setwise.lp.solvers.inverse_regression` finds B).
+shorter (sliced inverse regression finds B).
 
 *In the direction*: the Hessian is exact for the directions in the span of B and for all other variables, and diagonal
 on what is left, so the whole space stays reachable and the optimum the fixed point.
 
 *In the program*: w = B u is put in. Whatever the reduced program finds is a point of the whole one, so its value is at
 least the optimum.
+
+*The directions* come from sliced inverse regression (Li, 1991): whiten the features, cut the response into slices, and
+take the covariance of the slices' means. If the response depends on the features through B'x alone, and the features
+are elliptical, the leading eigenvectors span B. There are at most (slices - 1) of them; with a response of two values,
+one. The rest of the space is ordered by sliced average variance estimation (Cook and Weisberg, 1991), by how much the
+covariance inside the slices differs from that of all: it sees what the means cannot.
+
+How many directions to keep is chosen by cross validation: the response of a held-out sample is predicted by the mean of
+its nearest neighbours in the reduced features, which needs no model and is spoilt by directions that say nothing.
 """
 
 from __future__ import annotations
@@ -21,10 +30,9 @@ import torch
 from torch import Tensor
 
 from setwise import _checks
-from setwise.lp.operator import Matrix, batch_of, is_csr, kind, matvec
+from setwise.lp.operator import columns, is_csr, kind
 from setwise.lp.problem import LinearProgram
-from setwise.lp.solvers import inverse_regression
-from setwise.lp.solvers.matrix_free import Products
+from setwise.lp.solvers import tolerances as tol
 from setwise.lp.solvers.newton_systems import Prepared, Solve, bounds_diagonal, factored
 from setwise.lp.standard_form import StandardForm
 
@@ -104,7 +112,7 @@ class SufficientReduction:
         basis = self._orthonormal(problem)
         (q, d), V = basis.shape, self._lifting(problem, basis)
         before, after = self.first, self.first + q
-        rows, sides = [_columns(problem.A, V)], [problem.b]
+        rows, sides = [columns(problem.A, V)], [problem.b]
         weights = V[before:after]
         for bound, sign in ((problem.upper, 1.0), (problem.lower, -1.0)):
             # A bound on a weight is a row in u: weights are combinations of all directions.
@@ -123,7 +131,7 @@ class SufficientReduction:
             problem.c @ V,
             torch.cat([_over(batch, part, 2) for part in rows], -2),
             torch.cat([_over(batch, part, 1) for part in sides], -1),
-            _columns(problem.A_eq, V),
+            columns(problem.A_eq, V),
             problem.b_eq,
             bounds(problem.lower, -1.0),
             bounds(problem.upper, 1.0),
@@ -139,10 +147,10 @@ class SufficientReduction:
         features, response = self._samples(problem)
         count = self.size
         if count is None:
-            count = inverse_regression.choose_dimension(
+            count = choose_dimension(
                 features, response, slices=self.slices, shrinkage=self.shrinkage, folds=self.folds, seed=self.seed
             )
-        return inverse_regression.directions(features, response, self.slices, self.shrinkage), count
+        return directions(features, response, self.slices, self.shrinkage), count
 
     def _orthonormal(self, problem: LinearProgram) -> Tensor:
         """Directions of length 1, so that the reduced program is scaled like the whole one.  # shape: (q, size)."""
@@ -207,7 +215,7 @@ class _Subspace:
     def bind(self, form: StandardForm, ridge: float) -> Solve:
         """With the products of the matrices and the directions formed once."""
         V, U = self._split(form)
-        AV, AU, EV, EU = (_times(matrix, part) for matrix in (form.A, form.E) for part in (V, U))
+        AV, AU, EV, EU = (matrix @ part for matrix in (form.A, form.E) for part in (V, U))
         m = form.A.shape[1]
 
         def solve(active: Tensor, right: Tensor) -> Tensor:
@@ -244,22 +252,94 @@ class _Subspace:
         return torch.cat([weights[..., : self.count], others], -1), weights[..., self.count :]
 
 
-def _times(matrix: Tensor | Products, part: Tensor) -> Tensor:
-    """The product with several vectors for each element.  # shape: (batch, m, j)."""
-    if isinstance(matrix, Products):
-        columns = [matrix.times(one) for one in part.unbind(-1)]
-        return torch.stack(columns, -1) if columns else part.new_zeros(part.shape[0], matrix.shape[1], 0)
-    return matrix @ part
-
-
-def _columns(matrix: Matrix, V: Tensor) -> Tensor:
-    """The matrix times V, written out.  # shape: (*batch, m, j)."""
-    if isinstance(matrix, Tensor) and not is_csr(matrix):
-        return matrix @ V
-    units = V.mT.reshape(V.shape[1], *(1 for _ in batch_of(matrix)), V.shape[0])
-    return matvec(matrix, units).movedim(0, -1)
-
-
 def _over(batch: torch.Size, part: Tensor, dims: int) -> Tensor:
     """A tensor expanded to the batch, for concatenation."""
     return part.expand(*batch, *part.shape[part.dim() - dims :])
+
+
+def directions(features: Tensor, response: Tensor, slices: int, shrinkage: float) -> Tensor:
+    """All directions, the most telling first; features @ directions are hardly correlated, those without variance last.
+
+    Args:
+        features: Samples.  # shape: (samples, q)
+        response: What is to be explained.  # shape: (samples,)
+        slices: How many slices; a response of no more different values than that has one slice for each.
+        shrinkage: Share of the mean variance in the covariance, which keeps directions of little variance, where the
+            slices differ by chance, from coming first.
+
+    Returns:
+        Columns that span the whole space.  # shape: (q, q)
+    """
+    centred = features - features.mean(0)
+    variance, axes = torch.linalg.eigh(centred.mT @ centred / len(features))
+    kept = variance > tol.VARIANCE_RANK * variance.amax().clamp(min=torch.finfo(variance.dtype).tiny)
+    shrunk = (1 - shrinkage) * variance[kept] + shrinkage * variance.mean()
+    whitening = axes[:, kept] / shrunk.sqrt()  # shape: (q, rank)
+    white = centred @ whitening
+    label = sliced(response, slices)
+    rank, count = white.shape[1], int(label.max()) + 1
+    spread = white.mT @ white / len(white)  # the identity, but for the shrinkage
+    between, within = white.new_zeros(rank, rank), white.new_zeros(rank, rank)
+    for k in range(count):
+        part = white[label == k]
+        share, mean = len(part) / len(white), part.mean(0)
+        between += share * mean.outer(mean)
+        away = spread - (part - mean).mT @ (part - mean) / len(part)
+        within += share * away @ away
+    strength, vectors = torch.linalg.eigh(between)
+    vectors = vectors.flip(-1)
+    significant = min(count - 1, int((strength > tol.VARIANCE_RANK).sum()))
+    rest = vectors[:, significant:]
+    inside = torch.linalg.eigh(rest.mT @ within @ rest).eigenvectors.flip(-1)
+    ordered = torch.cat([vectors[:, :significant], rest @ inside], 1)
+    return torch.cat([whitening @ ordered, axes[:, ~kept]], 1)
+
+
+def sliced(response: Tensor, slices: int) -> Tensor:
+    """The slice of each sample: one for each value if they are few, else of equal numbers.  # shape: (samples,)."""
+    label: Tensor
+    values, label = response.unique(return_inverse=True)
+    if len(values) <= slices:
+        return label
+    edges = torch.quantile(response, torch.linspace(0, 1, slices + 1, dtype=response.dtype)[1:-1].to(response.device))
+    label = torch.bucketize(response.contiguous(), edges.unique()).unique(return_inverse=True)[1]
+    return label
+
+
+def choose_dimension(
+    features: Tensor, response: Tensor, *, slices: int, shrinkage: float, folds: int, seed: int
+) -> int:
+    """The smallest dimension whose held-out error is within a standard error of the least.
+
+    Args:
+        features: Samples.  # shape: (samples, q)
+        response: What is predicted.  # shape: (samples,)
+        slices: As for :func:`directions`.
+        shrinkage: The same.
+        folds: Of the cross validation.
+        seed: Of the folds.
+    """
+    order = torch.randperm(len(features), generator=torch.Generator().manual_seed(seed))[: tol.FOLD_SAMPLES].to(
+        features.device
+    )
+    features, response = features[order], response[order]
+    fold = torch.arange(len(order), device=features.device) % folds
+    errors = torch.stack([_held_out(features, response, fold == k, slices, shrinkage) for k in range(folds)])
+    mean = errors.mean(0)  # shape: (dimensions,)
+    best = int(mean.argmin())
+    allowed = mean[best] + errors[:, best].std() / math.sqrt(folds)
+    return int((mean <= allowed).nonzero()[0]) + 1
+
+
+def _held_out(features: Tensor, response: Tensor, held: Tensor, slices: int, shrinkage: float) -> Tensor:
+    """Mean squared error on the held-out samples with the first 1, 2, ... directions.  # shape: (dimensions,)."""
+    basis = directions(features[~held], response[~held], slices, shrinkage)[:, : tol.FOLD_DIMENSIONS]
+    known, asked = features[~held] @ basis, features[held] @ basis
+    neighbours = min(tol.FOLD_NEIGHBOURS, len(known))
+    distance = known.new_zeros(len(asked), len(known))
+    errors = []
+    for d in range(basis.shape[1]):
+        distance = distance + (asked[:, d : d + 1] - known[:, d]) ** 2
+        nearest = distance.topk(neighbours, largest=False).indices
+        errors.append(((response[~held][nearest].mean(-1) - response[held]) ** 2).mean())
+    return torch.stack(errors)

@@ -97,6 +97,7 @@ FINISH_ACCURACY = 1e-13  # the same after interior steps, where one more Newton 
 WARM_ACCURACY = 1e-11  # the same from an earlier solution: what misses it goes to the interior
 WARM_STEPS = 12  # Newton steps; from a useful start it takes fewer
 WARM_SIGMA = 100.0  # 1 / penalty near a solution, where the active rows are nearly right
+LARGEST_SIGMA = 1e6  # where 1 / penalty stops growing: beyond, the inner systems are too ill-conditioned
 EXTERIOR_STEPS = 1000  # the most Newton steps with an exact system
 EXTERIOR_STEPS_INEXACT = 5000  # the same with sketches and conjugate gradients, whose steps are cheaper
 INNER_STEPS = 300  # of one minimization; a multiplier step after an unfinished one leads away

@@ -7,22 +7,21 @@ factorization stays, since the derivative of the point needs the same K.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from setwise.lp._types import AnyArray
 from setwise.lp.solvers import tolerances as tol
-from setwise.lp.standard_form import Point, StandardForm, largest
+from setwise.lp.standard_form import AnyArray, Point, StandardForm, largest
 
 
-@dataclass
-class Vertex:
+class Vertex(NamedTuple):
     """Chosen rows, the point and its multipliers, and the LU factorization of K (on torch tensors)."""
 
-    index: AnyArray  # rows of G, shape: (batch, n - p)
+    rows: AnyArray  # chosen ones of G, shape: (batch, n - p)
     x: AnyArray  # shape: (batch, n)
     multipliers: AnyArray  # of the chosen rows, then of the equalities, shape: (batch, n)
     lu: AnyArray  # shape: (batch, n, n)
@@ -35,10 +34,11 @@ class Vertex:
         K = xp.concatenate([form.rows(index), form.E], 1)
         sides = xp.take_along_dim(form.h, index, 1) if xp is torch else np.take_along_axis(form.h, index, 1)
         right = xp.concatenate([sides, form.e], -1)
-        solved = (_solve_torch if xp is torch else _solve_numpy)(K, right, -form.c)
-        if solved is None:
+        solve = _by_factors if xp is torch else _by_inverse
+        try:
+            x, multipliers, lu, pivots = solve(K, right, -form.c)
+        except np.linalg.LinAlgError:
             return cls(index, right, right, K, K), np.zeros(len(index), dtype=bool)
-        x, multipliers, lu, pivots = solved
         chosen = multipliers[:, : index.shape[1]]
         side, price = 1 + largest(form.h), 1 + largest(form.c)
         proven = xp.isfinite(x).all(-1) & xp.isfinite(multipliers).all(-1)
@@ -50,47 +50,35 @@ class Vertex:
             proven = proven & (xp.amin(chosen, -1) >= -tol.VERTEX_FEASIBLE * price)
         return cls(index, x, multipliers, lu, pivots), proven
 
-    def select(self, where: AnyArray) -> Vertex:
-        """The vertices at some places."""
-        return Vertex(*(part[where] for part in (self.index, self.x, self.multipliers, self.lu, self.pivots)))
-
     def point(self, form: StandardForm) -> Point:
         """The vertex as a point with multipliers of all rows."""
-        count = self.index.shape[1]
+        count = self.rows.shape[1]
         z = form.xp.zeros_like(form.h)
         chosen = form.xp.clip(self.multipliers[:, :count], 0, None)
         if isinstance(z, Tensor):
-            z.scatter_(1, self.index, chosen)
+            z.scatter_(1, self.rows, chosen)
         else:
-            np.put_along_axis(z, self.index, chosen, 1)
+            np.put_along_axis(z, self.rows, chosen, 1)
         return Point(self.x, z, self.multipliers[:, count:])
 
 
-def _solve_torch(K: Tensor, right: Tensor, cost: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """K x = right and K'w = cost with one step of refinement each; singular elements come out not finite."""
+def _by_factors(K: Tensor, right: Tensor, cost: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """K x = right and K'w = cost; singular elements come out not finite."""
     lu, pivots, info = torch.linalg.lu_factor_ex(K)
-
-    def refined(matrix: Tensor, side: Tensor, *, adjoint: bool) -> Tensor:
-        side = side.unsqueeze(-1)
-        x = torch.linalg.lu_solve(lu, pivots, side, adjoint=adjoint)
-        x = x + torch.linalg.lu_solve(lu, pivots, side - matrix @ x, adjoint=adjoint)
-        return torch.where(info.unsqueeze(-1) == 0, x.squeeze(-1), torch.nan)
-
-    return refined(K, right, adjoint=False), refined(K.mT, cost, adjoint=True), lu, pivots
+    regular = info.unsqueeze(-1) == 0
+    x = _refined(lambda side: torch.linalg.lu_solve(lu, pivots, side), K, right)
+    w = _refined(lambda side: torch.linalg.lu_solve(lu, pivots, side, adjoint=True), K.mT, cost)
+    return torch.where(regular, x, torch.nan), torch.where(regular, w, torch.nan), lu, pivots
 
 
-def _solve_numpy(
-    K: np.ndarray, right: np.ndarray, cost: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray] | None:
-    """Solve K x = right and K'w = cost by the inverse; None where an element is singular."""
-    try:
-        inverse = np.linalg.inv(K)
-    except np.linalg.LinAlgError:
-        return None
+def _by_inverse(K: np.ndarray, right: np.ndarray, cost: np.ndarray) -> tuple[AnyArray, AnyArray, AnyArray, AnyArray]:
+    """The same on NumPy arrays, where a singular element raises."""
+    inverse = np.linalg.inv(K)
+    return _refined(inverse.__matmul__, K, right), _refined(inverse.mT.__matmul__, K.mT, cost), K, K
 
-    def refined(inverse: np.ndarray, matrix: np.ndarray, side: np.ndarray) -> np.ndarray:
-        side = side[..., None]
-        x = inverse @ side
-        return np.asarray((x + inverse @ (side - matrix @ x))[..., 0])
 
-    return refined(inverse, K, right), refined(inverse.mT, K.mT, cost), K, K
+def _refined(solve: Callable[[AnyArray], AnyArray], matrix: AnyArray, side: AnyArray) -> AnyArray:
+    """A solution with one step of refinement."""
+    side = side[..., None]
+    x = solve(side)
+    return (x + solve(side - matrix @ x))[..., 0]
