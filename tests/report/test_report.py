@@ -45,7 +45,7 @@ def report(**changes: object) -> Report:
         "rows": [row(0.01, 0.05), row(-0.1, 0.2, "f1", "F1")],
         "trainings": [training(m.key, s, epochs=3 + s) for m in METHODS for s in (0, 1)],
         "settings": {"epochs": 3, "learning_rate": 0.003, "target": None, "loss_options": {"margin": 1.0}},
-        "judged": ["On the same sets."],
+        "procedure": ["On the same sets."],
         "facts": {"torch": "2.x"},
         "groups": {"sex": ("Female", "Male")},
     }
@@ -208,7 +208,7 @@ def test_everything_given_is_escaped() -> None:
         title=evil,
         methods=methods,
         settings={evil: {evil: evil}},
-        judged=[evil],
+        procedure=[evil],
         facts={evil: evil},
         rows=[row(0.1, 0.2, title=evil)],
     )
