@@ -141,12 +141,13 @@ def evaluate(
         parts.append(_evaluate_column(name, rows, chosen, specs, asked, draws))
     first = parts[0]
     decided = first.column.decision
+    mass = np.ones(len(rows.positive)) if rows.weight is None else rows.weight
     return Evaluation(
         title=title or f"Evaluation of {', '.join(rows.scores)}",
         rows=len(rows.positive),
         positives=int(rows.positive.sum()),
-        total_weight=_mass(rows),
-        positive_weight=_mass(rows, rows.positive),
+        total_weight=float(mass.sum()),
+        positive_weight=float(mass[rows.positive].sum()),
         positive=rows.classes[1],
         negative=rows.classes[0],
         confidence=confidence,
@@ -326,12 +327,6 @@ def _read_calibration(calibration: Any, rows: Rows, names: str | Sequence[str] |
             f"Expected `calibration` to have the columns of the rows evaluated, but {missing[0]!r} is not there."
         )
     return found
-
-
-def _mass(rows: Rows, which: NDArray[np.bool_] | None = None) -> float:
-    if rows.weight is None:
-        return float(len(rows.positive) if which is None else which.sum())
-    return float(rows.weight.sum() if which is None else rows.weight[which].sum())
 
 
 def _counts(cells: Floats, *, weighted: bool) -> Counts:
