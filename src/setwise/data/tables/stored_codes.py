@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import Any
+from dataclasses import fields
+from typing import Any, get_origin, get_type_hints
 
 import numpy as np
 
@@ -18,24 +19,18 @@ MOST_VALUES = 10_000
 
 CODES: dict[str, type[ColumnCode]] = {code.kind: code for code in (NumberCode, CategoryCode, DateCode, TextCode)}
 _LARGEST = float(np.finfo(np.float32).max)
-_TYPES: dict[str, dict[str, Any]] = {
-    "number": {"median": float, "indicator": bool, "decimal": str, "affixes": list, "lenient": bool},
-    "category": {"categories": list},
-    "date": {
-        "order": str | None, "origin": str, "parts": list, "medians": list, "indicator": bool, "lenient": bool
-    },
-    "text": {"buckets": int},
-}  # fmt: skip
 
 
 def code_from_dict(state: Any) -> ColumnCode:
     """The code of a column from plain data, checked."""
     if not isinstance(state, dict) or not isinstance(state.get("kind"), str) or state["kind"] not in CODES:
         raise InputError(f"Expected a column's code to have one of the kinds {', '.join(CODES)}.")
-    kind = state["kind"]
-    check_types("column code", state, {"kind": str, "name": str, **_TYPES[kind]})
+    make: Any = CODES[state["kind"]]
+    hints = get_type_hints(make)
+    # A tuple is a list in JSON.
+    types = {each.name: list if get_origin(hints[each.name]) is tuple else hints[each.name] for each in fields(make)}
+    check_types("column code", state, {"kind": str, **types})
     values = {key: tuple(value) if isinstance(value, list) else value for key, value in state.items() if key != "kind"}
-    make: Any = CODES[kind]
     code: ColumnCode = make(**values)  # its values are checked below
     where = f"the code of column {code.name!r}"
     for key in ("affixes", "categories", "parts"):
