@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from setwise import metrics
 from setwise._checks import InputError
+from setwise.integrations._decisions import PositiveClass
 
 
 def _has_probabilities(self: ThresholdClassifier) -> bool:
@@ -23,7 +24,7 @@ def _has_probabilities(self: ThresholdClassifier) -> bool:
     return True
 
 
-class ThresholdClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+class ThresholdClassifier(PositiveClass, ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     """A two-class classifier that decides at a threshold chosen under constraints.
 
     Without ``cv`` the classifier is fitted already and left as it is, and ``fit`` chooses the threshold on the rows it
@@ -163,7 +164,7 @@ class ThresholdClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         if scores.ndim == 2:
             return scores[:, self._positive_index()]
         # one score is the second class's; LightGBM gives such raw ones for an objective of one's own
-        return scores if self._positive_index() == 1 else -scores
+        return self._sign() * scores
 
     def _method(self) -> str:
         methods = ["decision_function", "predict_proba"]
@@ -174,10 +175,6 @@ class ThresholdClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
                 return method
         name = type(self.estimators_[0]).__name__
         raise TypeError(f"Expected `estimator` to have decision_function or predict_proba, but {name} has neither.")
-
-    def _positive_index(self) -> int:
-        """Which of the two classes is the positive one."""
-        return 1 if self.pos_label is None else self.classes_.tolist().index(self.pos_label)
 
     def _read_classes(self, labels: NDArray[Any]) -> NDArray[Any]:
         """The two classes that the classifier knows, checked against the labels."""

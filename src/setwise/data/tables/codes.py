@@ -184,7 +184,7 @@ class NumberCode(ColumnCode):
             row = int(np.argmax(rows))
             raise not_finite(self.name, texts[codes[row]], row + first_row)
         count_texts(None if news is None else news.odd, self.name, texts, codes[rows])
-        return np.array([*parsed, None], dtype=np.float64)[codes]
+        return np.asarray(np.array([*parsed, None], dtype=np.float64)[codes])
 
 
 @dataclass(frozen=True)
