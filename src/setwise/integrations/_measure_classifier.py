@@ -330,9 +330,8 @@ class MeasureClassifier(PositiveClass, ClassifierMixin, BaseEstimator):  # type:
             )
         for width in widths:
             _checks.is_count("hidden_layer_sizes", width)
-        _checks.is_count("folds", self.folds)
-        _checks.is_count("max_iter", self.max_iter)
-        _checks.is_count("n_iter_no_change", self.n_iter_no_change)
+        for name in ("folds", "max_iter", "n_iter_no_change"):
+            _checks.is_count(name, getattr(self, name))
         _checks.in_range("validation_fraction", self.validation_fraction, 0, 1, open_low=True, open_high=True)
         _checks.in_range("tol", self.tol, 0)
         if isinstance(self.threshold, str):

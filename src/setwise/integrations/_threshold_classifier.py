@@ -152,19 +152,17 @@ class ThresholdClassifier(PositiveClass, ClassifierMixin, MetaEstimatorMixin, Ba
 
     def _scores(self, X: ArrayLike) -> NDArray[Any]:
         """Scores of the positive class."""
-        return self._of_positive(self._mean(self._method(), X))
+        scores = self._mean(self._method(), X)
+        if scores.ndim == 2:
+            return scores[:, self._positive_index()]
+        # one score is the second class's; LightGBM gives such raw ones for an objective of one's own
+        return self._sign() * scores
 
     def _mean(self, method: str, X: ArrayLike) -> NDArray[Any]:
         """Mean over the classifiers in use."""
         found = [np.asarray(getattr(estimator, method)(X)) for estimator in self.estimators_]
         mean: NDArray[Any] = found[0] if len(found) == 1 else np.mean(found, axis=0)
         return mean
-
-    def _of_positive(self, scores: NDArray[Any]) -> NDArray[Any]:
-        if scores.ndim == 2:
-            return scores[:, self._positive_index()]
-        # one score is the second class's; LightGBM gives such raw ones for an objective of one's own
-        return self._sign() * scores
 
     def _method(self) -> str:
         methods = ["decision_function", "predict_proba"]

@@ -103,21 +103,12 @@ def certificate_checks(chosen: Chosen, asked: Asked) -> list[ConstraintCheck]:
             column, value = (None, None) if bound.group is None else names[int(str(bound.group))]
             reason = re.sub(r"in group \d+", f"in {column} = {value}", bound.reason)
             met = _meets(constraint.for_rows(len(chosen.rows.positive)), bound.estimate)
-            parts.append(
-                ConstraintCheck(
-                    constraint.text,
-                    bound.estimate,
-                    # Without a certificate the bound would be that of a threshold fixed beforehand, which this is not.
-                    bound.bound if bound.certified else math.nan,
-                    True if bound.certified else None if met else False,
-                    column,
-                    value,
-                    bound.rows,
-                    bound.needed,
-                    reason,
-                    "certificate",
-                )
+            # Without a certificate the bound would be that of a threshold fixed beforehand, which this is not.
+            limit, holds = (bound.bound, True) if bound.certified else (math.nan, None if met else False)
+            check = ConstraintCheck(
+                constraint.text, bound.estimate, limit, holds, column, value, bound.rows, bound.needed
             )
+            parts.append(replace(check, reason=reason, source="certificate"))
         if parts and parts[0].column is not None:
             parts.insert(0, _overall(constraint, parts, chosen))
         found += parts
@@ -135,15 +126,9 @@ def _overall(constraint: Constraint, parts: Sequence[ConstraintCheck], chosen: C
     holds = True if all(part.holds for part in parts) else None if _meets(constraint, estimate) else False
     reasons = [part.reason for part in parts if part.reason]
     number = sum(part.rows for part in parts if part.column == parts[0].column)
-    return ConstraintCheck(
-        constraint.text,
-        estimate,
-        worst if holds else math.nan,
-        holds,
-        rows=number,
-        reason=reasons[0] if reasons else "",
-        source="certificate",
-    )
+    bound, reason = worst if holds else math.nan, reasons[0] if reasons else ""
+    check = ConstraintCheck(constraint.text, estimate, bound, holds, rows=number, reason=reason)
+    return replace(check, source="certificate")
 
 
 def fixed_checks(

@@ -112,10 +112,9 @@ def _curve(key: str) -> CurveSpec:
     if "[" in key or key in ("auc_ova", "auc_mu"):
         raise InputError(f"Expected `measure` to be one of two classes, but got {key!r}, which is of several.")
     metric = metric_by_name(key)
-    if key == "auroc":
-        return CurveSpec(key, metric, bootstrap.auroc)
-    if key == "average_precision":
-        return CurveSpec(key, metric, bootstrap.average_precision)
+    known = {"auroc": bootstrap.auroc, "average_precision": bootstrap.average_precision}
+    if key in known:
+        return CurveSpec(key, metric, known[key])
     if key.startswith("precision@recall>="):
         level = float(key.partition(">=")[2])
         return CurveSpec(key, metric, partial(bootstrap.precision_at_recall, recall=level))

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from setwise._checks import in_range
-from setwise.data.tables.stored_codes import CODES
+from setwise.data.tables.encoding import CODES
 from setwise.data.tables.table_checks import (
     TableWarning,
     floor_warnings,

@@ -116,17 +116,7 @@ class RawTable:
         Args:
             rows: Positions of the training rows.
         """
-        return fit_encoding(
-            self.frame,
-            [self.kinds[name] for name in self.features],
-            self.target,
-            (self.positive, self.negative),
-            rows=rows,
-            header=self.header,
-            dropped=self.dropped,
-            row_numbers=self.row_numbers,
-            further=self.further,
-        )
+        return fit_encoding(self, rows)
 
     def encode(self, encoding: TableEncoding, rows: ArrayLike | None = None) -> NDArray[np.float32]:
         """The inputs of these rows (default: all) as numbers.  # shape: (rows, len(encoding.columns))."""

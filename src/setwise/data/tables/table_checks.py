@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from setwise import metrics
 from setwise.data.tables.codes import BUCKETS, texts_of
+from setwise.data.tables.encoding import CODES
 from setwise.data.tables.raw_table import RawTable
-from setwise.data.tables.stored_codes import CODES
 from setwise.data.tables.target import MOST_CLASSES
 
 LEAK = 0.99  # AUROC of a single column from which on it is likely to hold the answer
