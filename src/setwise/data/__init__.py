@@ -6,8 +6,7 @@ where that is set, else ``~/.cache/setwise``. Nothing is downloaded.
 
 from setwise.data._files import data_root
 from setwise.data.arrays import LabelledArrays, image_tensor, label_tensor, load_arrays
-from setwise.data.builtin import builtin_table, load_fashion, table_names, table_source
-from setwise.data.catalog import load
+from setwise.data.builtin import builtin_table, load, load_fashion, table_names, table_source
 from setwise.data.groups import (
     ColumnGroups,
     GroupRule,

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from setwise._checks import InputError, all_finite, in_range, is_count, one_of, to_numpy
+from setwise._checks import InputError, all_finite, all_non_negative, in_range, is_count, one_of, to_numpy
 from setwise._types import Index
 from setwise.data.imbalance import Labels, whole_labels
 from setwise.data.tables.values import is_missing
@@ -242,9 +242,7 @@ def _table(name: str, values: Tensor | ArrayLike) -> Sizes:
     array = to_numpy(name, values).astype(np.float64)
     if array.ndim != 2 or array.size == 0:
         raise InputError(f"Expected `{name}` to have the shape (n, classes), but got {array.shape}.")
-    all_finite(name, array)
-    if array.min() < 0:
-        raise InputError(f"Expected `{name}` to be non-negative, but its smallest value is {array.min()}.")
+    all_non_negative(name, array)
     return array
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar, Unpack
 
 import numpy as np
 import torch
@@ -72,6 +72,11 @@ class StratifiedBatchSampler(Sampler[list[int]]):
         {0: 4, 1: 3, 2: 3}
     """
 
+    _epoch: int
+    _handed_out: int
+    _at_start: bool  # whether the next pass takes up (epoch, handed_out) as they stand
+    _returned: tuple[int, int] | None  # epoch and batches that a tracked loader has returned
+
     def __init__(
         self,
         labels: Labels,
@@ -100,10 +105,7 @@ class StratifiedBatchSampler(Sampler[list[int]]):
         self.quotas = _quotas(self.labels, batch_size, positives, fraction, balanced=balanced)
         self._chances = None if weight is None else self._class_chances(weight)
         self._draws = self._plan()
-        self._epoch = 0
-        self._handed_out = 0
-        self._at_start = True  # whether the next pass takes up (epoch, handed_out) as they stand
-        self._returned: tuple[int, int] | None = None  # epoch and batches that a tracked loader has returned
+        self._stand_at(0)
 
     def __len__(self) -> int:
         """Batches in a whole epoch, also while one is resumed in its middle."""
@@ -136,13 +138,14 @@ class StratifiedBatchSampler(Sampler[list[int]]):
             return _read_replica(dist.get_rank(), dist.get_world_size(), self.batch_size) or (0, 1)
         return 0, 1
 
+    def _stand_at(self, epoch: int, handed_out: int = 0) -> None:
+        """Let the next pass begin there."""
+        self._epoch, self._handed_out, self._at_start, self._returned = epoch, handed_out, True, None
+
     def set_epoch(self, epoch: int) -> None:
         """Let the next pass be this epoch, from its start; a resumed epoch of the same number keeps its place."""
         is_count("epoch", epoch, 0)
-        if not (self._at_start and epoch == self._epoch):
-            self._epoch, self._handed_out = epoch, 0
-        self._at_start = True
-        self._returned = None
+        self._stand_at(epoch, self._handed_out if self._at_start and epoch == self._epoch else 0)
 
     def track(self, loader: Iterable[_T]) -> Iterator[_T]:
         """The batches of a loader over this sampler, counted as they are returned, so that its state is exact.
@@ -190,11 +193,8 @@ class StratifiedBatchSampler(Sampler[list[int]]):
         is_count("state['epoch']", state["epoch"], 0)
         in_range("state['batch']", state["batch"], 0, len(self))
         self.seed = int(state["seed"])
-        self._epoch, self._handed_out = int(state["epoch"]), int(state["batch"])
-        if self._handed_out == len(self):
-            self._epoch, self._handed_out = self._epoch + 1, 0
-        self._at_start = True
-        self._returned = None
+        epoch, batch = int(state["epoch"]), int(state["batch"])
+        self._stand_at(epoch + 1, 0) if batch == len(self) else self._stand_at(epoch, batch)
 
     def _batches(self, epoch: int) -> list[Index]:
         """All batches of an epoch, or this process's shares of them."""
@@ -237,12 +237,8 @@ class StratifiedBatchSampler(Sampler[list[int]]):
                 f"Expected `batch_size` to be small enough for one whole batch where `drop_last` is set, "
                 f"but class {lead} has {n} samples and a quota of {q}."
             )
-        plan = {}
-        for c, quota in self.quotas.items():
-            plan[c] = [quota] * whole
-            if rest and not self.drop_last:
-                plan[c].append(-(-quota * rest // q))
-        return plan
+        last = 0 if self.drop_last else rest
+        return {c: [quota] * whole + [-(-quota * last // q)] * bool(last) for c, quota in self.quotas.items()}
 
     def _class_chances(self, weight: Labels) -> dict[int, NDArray[np.float64]]:
         weights = to_numpy("weight", weight).astype(np.float64)
@@ -260,6 +256,17 @@ class StratifiedBatchSampler(Sampler[list[int]]):
                 raise InputError(f"Expected `weight` to be positive for some sample of class {c}, but all are zero.")
             chances[c] = weights[members] / total
         return chances
+
+
+class SamplerOptions(TypedDict, total=False):
+    """Settings that a :class:`GroupBalancedBatchSampler` passes on to a :class:`StratifiedBatchSampler`."""
+
+    weight: Labels | None
+    shuffle: bool
+    drop_last: bool
+    seed: int
+    rank: int | None
+    num_replicas: int | None
 
 
 class GroupBalancedBatchSampler(StratifiedBatchSampler):
@@ -288,29 +295,8 @@ class GroupBalancedBatchSampler(StratifiedBatchSampler):
         ({0: 8, 1: 8}, 12)
     """
 
-    def __init__(
-        self,
-        groups: Labels,
-        batch_size: int,
-        *,
-        weight: Labels | None = None,
-        shuffle: bool = True,
-        drop_last: bool = False,
-        seed: int = 0,
-        rank: int | None = None,
-        num_replicas: int | None = None,
-    ) -> None:
-        super().__init__(
-            whole_labels("groups", groups),
-            batch_size,
-            balanced=True,
-            weight=weight,
-            shuffle=shuffle,
-            drop_last=drop_last,
-            seed=seed,
-            rank=rank,
-            num_replicas=num_replicas,
-        )
+    def __init__(self, groups: Labels, batch_size: int, **options: Unpack[SamplerOptions]) -> None:
+        super().__init__(whole_labels("groups", groups), batch_size, balanced=True, **options)
 
 
 def _read_replica(rank: int | None, num_replicas: int | None, batch_size: int) -> tuple[int, int] | None:

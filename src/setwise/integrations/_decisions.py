@@ -16,10 +16,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 from setwise import metrics
+from setwise._checks import InputError
 from setwise._types import Floats
 from setwise.measures import Measure
 
 Calibration = metrics.PlattScaling | metrics.IsotonicCalibration | metrics.TemperatureScaling
+
+
+class PositiveClass:
+    """What classifiers have in common that know a positive class by ``pos_label``, by default the second one."""
+
+    pos_label: Any
+    classes_: NDArray[Any]
+
+    def _positive_index(self) -> int:
+        """Which of two classes is the positive one."""
+        return 1 if self.pos_label is None else self.classes_.tolist().index(self.pos_label)
+
+    def _sign(self) -> int:
+        """Of a score of the second class beside one of the positive class."""
+        return 1 if self._positive_index() == 1 else -1
+
+    def _both(self, found: NDArray[Any]) -> NDArray[Any]:
+        """Probabilities of both classes from that of the positive one.  # shape: (n, 2)."""
+        return np.stack([1 - found, found][:: self._sign()], axis=1)
+
+    def _check_pos_label(self) -> None:
+        known = self.classes_.tolist()
+        if self.pos_label is not None and self.pos_label not in known:
+            raise InputError(f"Expected `pos_label` to be a class of `y`, {known[:6]}, but got {self.pos_label!r}.")
 
 
 @dataclass(frozen=True)
@@ -72,29 +97,21 @@ def choose(rows: Unseen, wanted: Wanted) -> tuple[metrics.ThresholdChoice, float
     """The threshold for the measure, and the logit above which (not from which on) a row is predicted positive."""
     measure, constraints = wanted.measure, wanted.constraints()
     # with constraints, class weights would change the rates that are to hold; without, they weigh the errors
-    weight = rows.weight if constraints else rows.weight * rows.class_weight[rows.y]
+    weights: Floats | None = rows.weight if constraints else rows.weight * rows.class_weight[rows.y]
     free = not measure.at_threshold and measure.subject_to is None  # the measure says nothing about decisions
     maximize = measure.maximize_threshold
     if free and wanted.weighs_errors:
         miss, alarm = rows.class_weight[1], rows.class_weight[0]
         maximize = f"-cost({miss:.17g},{alarm:.17g})" if constraints else "accuracy"
-    if wanted.confidence is None:
-        choice = metrics.choose_threshold(
-            rows.scores, rows.y, maximize=maximize, subject_to=constraints or None, weight=weight
-        )
-        return choice, _between(rows.scores, choice.threshold)
-    scores, labels, weights = rows.scores, rows.y, weight
-    if rows.copies:
+    scores, labels, confidence = rows.scores, rows.y, wanted.confidence
+    if confidence is not None and rows.copies:
         times = copies(rows.weight)
-        scores, labels = scores.repeat(times), labels.repeat(times)
+        scores, labels, weights = scores.repeat(times), labels.repeat(times), None
     choice = metrics.choose_threshold(
-        scores,
-        labels,
-        maximize=maximize,
-        subject_to=constraints or None,
-        weight=None if rows.copies else weights,
-        confidence=wanted.confidence,
+        scores, labels, maximize=maximize, subject_to=constraints or None, weight=weights, confidence=confidence
     )
+    if confidence is None:
+        return choice, _between(rows.scores, choice.threshold)
     if not choice.certified:
         warnings.warn(choice.message, UserWarning, stacklevel=4)
     # a certificate is one for this very threshold: no middle is taken

@@ -16,7 +16,15 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from setwise import _checks
 from setwise._checks import InputError
-from setwise.integrations._decisions import Unseen, Wanted, calibrate, choose, choose_expected, least_cost
+from setwise.integrations._decisions import (
+    PositiveClass,
+    Unseen,
+    Wanted,
+    calibrate,
+    choose,
+    choose_expected,
+    least_cost,
+)
 from setwise.integrations._rows import cut, held_out_folds, joined
 from setwise.linear.selection import CS, STRENGTHS, LinearScore, Rows, fit_selected, select
 from setwise.measures import Measure, parse
@@ -24,7 +32,7 @@ from setwise.measures import Measure, parse
 _REPEATS = ((5_000, 4), (20_000, 2))  # rows up to which cross-validation is repeated so often
 
 
-class MeasureLinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class MeasureLinearClassifier(PositiveClass, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A linear classifier of two classes, fitted to the measure you report where that pays.
 
     It starts from logistic regression, whose penalty and class weights cross-validation chooses by the measure, and
@@ -126,9 +134,7 @@ class MeasureLinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
             Lines that add up to 1.  # shape: (n, 2)
         """
         scores = self.decision_function(X)
-        score = self._sign() * scores + self.threshold_
-        found = np.asarray(self.calibration_(score))
-        return np.stack([1 - found, found] if self._positive_index() == 1 else [found, 1 - found], axis=1)
+        return self._both(np.asarray(self.calibration_(self._sign() * scores + self.threshold_)))
 
     def _select(self, rows: Rows, measure: Measure) -> None:
         """Cross-validation, the model, and the scores of rows by models that have not seen them."""
@@ -180,12 +186,6 @@ class MeasureLinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         del self._unseen, self._score
         return self
 
-    def _sign(self) -> int:
-        return 1 if self._positive_index() == 1 else -1
-
-    def _positive_index(self) -> int:
-        return 1 if self.pos_label is None else self.classes_.tolist().index(self.pos_label)
-
     def _read_classes(self, given: NDArray[Any], weight: NDArray[np.float64]) -> NDArray[np.int64]:
         """Labels, 1 for the positive class."""
         self.classes_ = np.unique(given[weight > 0])
@@ -198,9 +198,7 @@ class MeasureLinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
                 f"Only binary classification is supported. The type of the target is {kind}: expected `y` to hold two "
                 f"classes, but it holds {len(self.classes_)}. MeasureClassifier takes more."
             )
-        if self.pos_label is not None and self.pos_label not in self.classes_.tolist():
-            known = self.classes_.tolist()
-            raise InputError(f"Expected `pos_label` to be a class of `y`, {known}, but got {self.pos_label!r}.")
+        self._check_pos_label()
         label: NDArray[np.int64] = (given == self.classes_[self._positive_index()]).astype(np.int64)
         return label
 

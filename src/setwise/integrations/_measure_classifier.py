@@ -15,8 +15,9 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from torch import Tensor, nn
 
 from setwise import _checks
+from setwise._checks import InputError
 from setwise._types import Floats
-from setwise.integrations._decisions import Unseen, Wanted, calibrate, choose, least_cost
+from setwise.integrations._decisions import PositiveClass, Unseen, Wanted, calibrate, choose, least_cost
 from setwise.integrations._member_losses import HeldOutMeasure, blended_loss, endless_batches
 from setwise.integrations._members import Members, Problem, StackedMLP, scores_of, train
 from setwise.integrations._rows import Rows, Scaling, cut, held_out_folds, held_out_part, joined, unseen_scores
@@ -25,7 +26,7 @@ from setwise.training import Recipe
 from setwise.training.loop import MEASURE, TrainConfig
 
 
-class MeasureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class MeasureClassifier(PositiveClass, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A classifier of tables that is trained on the measure you report, and decides at the threshold it is best at.
 
     A few small networks are trained side by side on cross-entropy blended with the measure's loss, over the whole table
@@ -147,7 +148,7 @@ class MeasureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes_, label = np.unique(given[counted], return_inverse=True)
         if len(self.classes_) < 2:
             held = "one class" if len(self.classes_) else "none, since all sample weights are zero"
-            raise _checks.InputError(f"Expected `y` to hold at least two classes, but it holds {held}.")
+            raise InputError(f"Expected `y` to hold at least two classes, but it holds {held}.")
         self._check_classes()
         each = self._class_weights(label, weight[counted])
         if len(self.classes_) == 2 and self._positive_index() == 0:
@@ -177,7 +178,7 @@ class MeasureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         scores = self._scores(X)
         if scores.ndim == 2:
             return np.asarray(scores + self.offsets_)
-        return np.asarray((scores - self.threshold_) * (1 if self._positive_index() == 1 else -1))
+        return np.asarray((scores - self.threshold_) * self._sign())
 
     def predict_proba(self, X: ArrayLike) -> NDArray[Any]:
         """Calibrated probabilities of the classes, in the order of ``classes_``.
@@ -189,9 +190,7 @@ class MeasureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         scores = self._scores(X)
         found = np.asarray(self.calibration_(scores))
-        if found.ndim == 2:
-            return found
-        return np.stack([1 - found, found] if self._positive_index() == 1 else [found, 1 - found], axis=1)
+        return found if found.ndim == 2 else self._both(found)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """The class of each row: of two the positive one where the logit is above the threshold."""
@@ -266,14 +265,14 @@ class MeasureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if len(self.classes_) == 2 or measure.layout == "classes":
             return measure
         if not isinstance(self.threshold, str):
-            raise _checks.InputError(
+            raise InputError(
                 f"Expected `threshold` to be 'auto' with {len(self.classes_)} classes, but got {self.threshold}."
             )
         if measure.name == "auc":
             return parse("auc_mu")
         if measure.at_threshold:
             return parse(f"{measure.name.partition('[')[0]}[macro]")
-        raise _checks.InputError(
+        raise InputError(
             f"Expected `measure` to be one for several classes, such as 'auc_mu' or 'f1[macro]', since `y` holds "
             f"{len(self.classes_)} classes, but got {self.measure!r}."
         )
@@ -291,24 +290,13 @@ class MeasureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             members=1,  # each fold has a network of its own
         )
 
-    def _positive_index(self) -> int:
-        """Which of two classes is the positive one."""
-        return 1 if self.pos_label is None else self.classes_.tolist().index(self.pos_label)
-
     def _check_classes(self) -> None:
         """Refuse settings that do not go with the classes of ``y``."""
-        known = self.classes_.tolist()
-        if self.pos_label is not None and self.pos_label not in known:
-            raise _checks.InputError(
-                f"Expected `pos_label` to be a class of `y`, {known[:6]}, but got {self.pos_label!r}."
-            )
-        if len(known) == 2:
-            return
+        self._check_pos_label()
+        count = len(self.classes_)
         for name in ("subject_to", "confidence", "pos_label"):
-            if getattr(self, name) is not None:
-                raise _checks.InputError(
-                    f"Expected `{name}` only with two classes, but `y` holds {len(known)}; leave it out."
-                )
+            if count > 2 and getattr(self, name) is not None:
+                raise InputError(f"Expected `{name}` only with two classes, but `y` holds {count}; leave it out.")
 
     def _class_weights(self, label: NDArray[np.int64], weight: Floats) -> Floats:
         """One weight per class."""
@@ -320,7 +308,7 @@ class MeasureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         known = self.classes_.tolist()
         strange = [name for name in self.class_weight if name not in known]
         if strange:
-            raise _checks.InputError(
+            raise InputError(
                 f"Expected `class_weight` to name classes of `y`, {known[:6]}, but it names {strange[0]!r}."
             )
         for name, value in self.class_weight.items():
@@ -342,9 +330,8 @@ class MeasureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         for width in widths:
             _checks.is_count("hidden_layer_sizes", width)
-        _checks.is_count("folds", self.folds)
-        _checks.is_count("max_iter", self.max_iter)
-        _checks.is_count("n_iter_no_change", self.n_iter_no_change)
+        for name in ("folds", "max_iter", "n_iter_no_change"):
+            _checks.is_count(name, getattr(self, name))
         _checks.in_range("validation_fraction", self.validation_fraction, 0, 1, open_low=True, open_high=True)
         _checks.in_range("tol", self.tol, 0)
         if isinstance(self.threshold, str):
@@ -352,13 +339,13 @@ class MeasureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         else:
             _checks.in_range("threshold", self.threshold, open_low=True, open_high=True)
         if self.threshold != "auto" and (self.subject_to is not None or self.confidence is not None):
-            raise _checks.InputError(
+            raise InputError(
                 f"Expected `threshold` to be 'auto' with `subject_to` or `confidence`, but got {self.threshold!r}."
             )
         if self.confidence is not None:
             _checks.in_range("confidence", self.confidence, 0, 1, open_low=True, open_high=True)
             if self.folds < 2 and not self.early_stopping:
-                raise _checks.InputError(
+                raise InputError(
                     "Expected `folds` to be at least 2 with `confidence`, but got 1: scores of rows that the network "
                     "has learned from certify nothing."
                 )

@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from setwise import metrics
 from setwise._checks import InputError
+from setwise.integrations._decisions import PositiveClass
 
 
 def _has_probabilities(self: ThresholdClassifier) -> bool:
@@ -23,7 +24,7 @@ def _has_probabilities(self: ThresholdClassifier) -> bool:
     return True
 
 
-class ThresholdClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+class ThresholdClassifier(PositiveClass, ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     """A two-class classifier that decides at a threshold chosen under constraints.
 
     Without ``cv`` the classifier is fitted already and left as it is, and ``fit`` chooses the threshold on the rows it
@@ -151,19 +152,17 @@ class ThresholdClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
 
     def _scores(self, X: ArrayLike) -> NDArray[Any]:
         """Scores of the positive class."""
-        return self._of_positive(self._mean(self._method(), X))
+        scores = self._mean(self._method(), X)
+        if scores.ndim == 2:
+            return scores[:, self._positive_index()]
+        # one score is the second class's; LightGBM gives such raw ones for an objective of one's own
+        return self._sign() * scores
 
     def _mean(self, method: str, X: ArrayLike) -> NDArray[Any]:
         """Mean over the classifiers in use."""
         found = [np.asarray(getattr(estimator, method)(X)) for estimator in self.estimators_]
         mean: NDArray[Any] = found[0] if len(found) == 1 else np.mean(found, axis=0)
         return mean
-
-    def _of_positive(self, scores: NDArray[Any]) -> NDArray[Any]:
-        if scores.ndim == 2:
-            return scores[:, self._positive_index()]
-        # one score is the second class's; LightGBM gives such raw ones for an objective of one's own
-        return scores if self._positive_index() == 1 else -scores
 
     def _method(self) -> str:
         methods = ["decision_function", "predict_proba"]
@@ -174,10 +173,6 @@ class ThresholdClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
                 return method
         name = type(self.estimators_[0]).__name__
         raise TypeError(f"Expected `estimator` to have decision_function or predict_proba, but {name} has neither.")
-
-    def _positive_index(self) -> int:
-        """Which of the two classes is the positive one."""
-        return 1 if self.pos_label is None else self.classes_.tolist().index(self.pos_label)
 
     def _read_classes(self, labels: NDArray[Any]) -> NDArray[Any]:
         """The two classes that the classifier knows, checked against the labels."""

@@ -92,12 +92,11 @@ class CvxpyLayer(nn.Module):
         size = canonical.x.size
         cost = _cost(canonical, sources)
         rows = _Rows.read(canonical, sources)
-        plain, lower, upper = _split_bounds(rows, int(canonical.cone_dims.zero), size)
+        plain, lower, upper = _split_bounds(rows, size)
         self.c = _Affine(*cost, size=size)
-        self.A, self.b = plain.inequalities(size)
-        self.A_eq, self.b_eq = plain.equalities(size)
-        self.lower = _Affine(*lower.terms, size=size, base=lower.base)
-        self.upper = _Affine(*upper.terms, size=size, base=upper.base)
+        self.A, self.b = plain.side(size, plain.equal, plain.total, -1.0)  # A x + b >= 0 as (-A) x <= b
+        self.A_eq, self.b_eq = plain.side(size, 0, plain.equal, 1.0)  # A x + b = 0 as A x = -b
+        self.lower, self.upper = lower, upper
         self.returned = [tuple(variable.shape) for variable in variables]
         for k, variable in enumerate(variables):
             place = torch.as_tensor(_variable_places(variable, canonical, chain))
@@ -224,13 +223,6 @@ class _Affine(nn.Module):
         return out
 
 
-class _Bound(NamedTuple):
-    """One side of the bounds: terms of the affine functions, and their base, infinite where there is no bound."""
-
-    terms: _Triples
-    base: NDArray[np.float64]
-
-
 class _Rows(NamedTuple):
     """Rows A x + b >= 0 (or = 0 for the first ones) as terms: row, column (``size`` for b), source, weight."""
 
@@ -259,26 +251,18 @@ class _Rows(NamedTuple):
         fields = (self.column[kept], self.source[kept], self.weight[kept])
         return _Rows(number[self.row[kept]], *fields, equal, int(rows.sum()))
 
-    def inequalities(self, size: int) -> tuple[_Affine, _Affine]:
-        """A x + b >= 0 as (-A) x <= b."""
-        return self._side(size, self.equal, self.total, (-1.0, 1.0))
-
-    def equalities(self, size: int) -> tuple[_Affine, _Affine]:
-        """A x + b = 0 as A x = -b."""
-        return self._side(size, 0, self.equal, (1.0, -1.0))
-
-    def _side(self, size: int, start: int, stop: int, signs: tuple[float, float]) -> tuple[_Affine, _Affine]:
+    def side(self, size: int, start: int, stop: int, sign: float) -> tuple[_Affine, _Affine]:
+        """Some of the rows as matrix, times the sign, and right side, times minus the sign."""
         inside = (self.row >= start) & (self.row < stop)
         row, column, source = self.row[inside] - start, self.column[inside], self.source[inside]
-        weight = self.weight[inside]
+        weight = sign * self.weight[inside]
         right = column == size
         left = ~right
-        A = _Affine(row[left] * size + column[left], source[left], signs[0] * weight[left], size=(stop - start) * size)
-        b = _Affine(row[right], source[right], signs[1] * weight[right], size=stop - start)
-        return A, b
+        A = _Affine(row[left] * size + column[left], source[left], weight[left], size=(stop - start) * size)
+        return A, _Affine(row[right], source[right], -weight[right], size=stop - start)
 
 
-def _split_bounds(rows: _Rows, equal: int, size: int) -> tuple[_Rows, _Bound, _Bound]:
+def _split_bounds(rows: _Rows, size: int) -> tuple[_Rows, _Affine, _Affine]:
     """Take the rows a x_j + b >= 0 with a constant a out as bounds x_j >= -b/a (a > 0) or x_j <= -b/a (a < 0).
 
     A second bound of the same kind on a variable stays a row.
@@ -286,7 +270,7 @@ def _split_bounds(rows: _Rows, equal: int, size: int) -> tuple[_Rows, _Bound, _B
     left = rows.column < size
     terms = np.bincount(rows.row[left], minlength=rows.total)
     free = np.bincount(rows.row[left & (rows.source >= 0)], minlength=rows.total) == 0
-    single = (terms == 1) & free & (np.arange(rows.total) >= equal)
+    single = (terms == 1) & free & (np.arange(rows.total) >= rows.equal)
     column, slope = np.zeros(rows.total, dtype=np.int64), np.ones(rows.total)
     column[rows.row[left]], slope[rows.row[left]] = rows.column[left], rows.weight[left]
     taken = np.zeros(rows.total, dtype=bool)
@@ -300,7 +284,8 @@ def _split_bounds(rows: _Rows, equal: int, size: int) -> tuple[_Rows, _Bound, _B
         base[column[chosen]] = 0.0
         terms_of = ~left & chosen[rows.row]
         row = rows.row[terms_of]
-        bounds.append(_Bound((column[row], rows.source[terms_of], -rows.weight[terms_of] / slope[row]), base))
+        weight = -rows.weight[terms_of] / slope[row]
+        bounds.append(_Affine(column[row], rows.source[terms_of], weight, size=size, base=base))
         taken |= chosen
     return rows.keep(~taken), bounds[0], bounds[1]
 

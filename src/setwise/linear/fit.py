@@ -206,7 +206,6 @@ def _per_column(name: str, value: float | ArrayLike, columns: int) -> Floats:
     array = np.asarray(_checks.to_numpy(name, value), np.float64)
     if array.shape not in ((), (columns,)):
         raise InputError(f"Expected `{name}` to be a number or one for each of {columns} columns, got {array.shape}.")
-    _checks.all_finite(name, array)
     _checks.all_non_negative(name, array)
     return np.broadcast_to(array, (columns,)).copy()
 
@@ -230,7 +229,6 @@ def _read_weight(weight: ArrayLike | None, rows: int) -> Floats | None:
     array = np.asarray(_checks.to_numpy("weight", weight), np.float64)
     if array.shape != (rows,):
         raise InputError(f"Expected `weight` to hold one weight for each of {rows} rows, but got {array.shape}.")
-    _checks.all_finite("weight", array)
     _checks.all_non_negative("weight", array)
     if not array.sum() > 0:
         raise InputError("Expected `weight` to be above 0 somewhere, but all are 0.")

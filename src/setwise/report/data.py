@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from setwise.report.content import Training
 from setwise.report.stops import PROBABILITIES, Ranked, stops
 from setwise.report.text import shown_name
 
 if TYPE_CHECKING:
-    from setwise.report.content import Report, Training
+    from setwise.report.content import Report
     from setwise.report.evaluation import Evaluation, ReliabilityBin
 
 BINS = 30
@@ -27,52 +27,27 @@ HISTOGRAM_SPAN = 0.001, 0.999
 # Groups that follow the slider, over all columns of groups; the largest come first.
 MOST_GROUPS = 40
 
-
-@dataclass(frozen=True)
-class ScoreSet:
-    """One column of scores on one set of rows, as the page needs it.
-
-    Args:
-        column: Number of the score column or method.
-        scores: Higher means more positive. shape: (n,)
-        labels: 0 or 1. shape: (n,)
-        threshold: The chosen threshold.
-        weights: Sample weights. shape: (n,)
-        groups: Group numbers by column of groups. shape of each: (n,)
-        seed: Seed of the split, where there are several.
-        history: Per-epoch values of a training.
-        bins: Reliability bins of probabilities.
-    """
-
-    column: int
-    scores: NDArray[Any]
-    labels: NDArray[Any]
-    threshold: float
-    weights: NDArray[Any] | None = None
-    groups: Mapping[str, NDArray[Any]] = field(default_factory=dict)
-    seed: int | None = None
-    history: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    bins: Sequence[ReliabilityBin] = ()
+_Scored = tuple[Training, "Sequence[ReliabilityBin]"]  # one column of scores on one set of rows
 
 
 def comparison_data(report: Report) -> dict[str, Any]:
     """Everything the script needs for a comparison of two methods over seeds; their scores are log-odds."""
-    order = {method.key: k for k, method in enumerate(report.methods)}
-    trainings = sorted(report.trainings, key=lambda t: (t.seed, order[t.method]))
-    shown = report.shown_seed if report.shown_seed is not None else min(t.seed for t in trainings)
-    titles = [method.title for method in report.methods]
-    sets = [_score_set(training, order[training.method]) for training in trainings]
+    titles = {method.key: method.title for method in report.methods}
+    order = list(titles)
+    trainings = sorted(report.trainings, key=lambda t: (t.seed, order.index(t.method)))
+    seeds = sorted({t.seed for t in trainings})
     tables = [
         {"measure": row.key, "score": title, **_interval(interval)}
         for row in report.rows
-        for title, interval in ((titles[0], row.baseline), (titles[1], row.measure), ("difference", row.difference))
+        for title, interval in zip(
+            (*titles.values(), "difference"), (row.baseline, row.measure, row.difference), strict=True
+        )
     ]
-    found = _data(titles, "logit", sets, report.groups, level=report.rows[0].difference.level, tables=tables)
-    return found | {
-        "measure": report.trained_row().title,
-        "seeds": sorted({t.seed for t in trainings}),
-        "shown": shown,
-    }
+    sets: list[_Scored] = [(training, ()) for training in trainings]
+    level = report.rows[0].difference.level
+    found = _data(titles, "logit", sets, report.groups, level=level, tables=tables, seeds=seeds)
+    shown = seeds[0] if report.shown_seed is None else report.shown_seed
+    return found | {"measure": report.trained_row().title, "shown": shown}
 
 
 def evaluation_data(evaluation: Evaluation) -> dict[str, Any]:
@@ -80,17 +55,13 @@ def evaluation_data(evaluation: Evaluation) -> dict[str, Any]:
     columns = evaluation.columns
     groups = {column.name: column.codes for column in evaluation.groups}
     # All columns of scores are of the same rows, so labels, weights and groups are shared.
-    sets = [
-        ScoreSet(
-            k,
-            column.scores,
-            evaluation.labels,
-            column.decision.threshold,
-            evaluation.weight,
-            groups,
-            bins=() if column.calibration is None else column.calibration.bins,
+    labels, weight = evaluation.labels, evaluation.weight
+    sets: list[_Scored] = [
+        (
+            Training(column.name, 0, column.scores, labels, column.decision.threshold, {}, weight, groups),
+            () if column.calibration is None else column.calibration.bins,
         )
-        for k, column in enumerate(columns)
+        for column in columns
     ]
     probabilities = all(column.calibration is not None for column in columns)
     tables = [
@@ -103,7 +74,7 @@ def evaluation_data(evaluation: Evaluation) -> dict[str, Any]:
         for row in evaluation.comparisons
     ]
     return _data(
-        [column.name for column in columns],
+        {column.name: column.name for column in columns},
         "probability" if probabilities else "none",
         sets,
         {column.name: column.values for column in evaluation.groups},
@@ -113,43 +84,47 @@ def evaluation_data(evaluation: Evaluation) -> dict[str, Any]:
 
 
 def _data(
-    titles: Sequence[str],
+    titles: Mapping[str, str],
     link: str,
-    sets: Sequence[ScoreSet],
+    sets: Sequence[_Scored],
     groups: Mapping[str, Sequence[str]],
     *,
     level: float,
     tables: Sequence[Mapping[str, Any]],
+    seeds: Sequence[int] = (),
 ) -> dict[str, Any]:
-    followed = _followed(groups, sets[0])
+    """What a comparison and an evaluation have in common.
+
+    Args:
+        titles: Of the columns of scores, by the key that their sets have as method.
+        link: As :func:`~setwise.report.stops.stops` takes it.
+        sets: Columns of scores, each on one set of rows.
+        groups: Names of the groups by column of groups.
+        level: Of the intervals.
+        tables: Measures to be saved.
+        seeds: Those of the sets, where there is a choice.
+    """
+    followed = _followed(groups, sets[0][0])
+    order = list(titles)
     return {
-        "columns": [shown_name(title) for title in titles],
+        "columns": [shown_name(title) for title in titles.values()],
         "link": link,
         "step": 1 / (PROBABILITIES - 1),
         "level": level,
-        "weighted": any(each.weights is not None for each in sets),
+        "weighted": any(each.weights is not None for each, _ in sets),
         "groups": [[shown_name(name), [shown_name(groups[name][k]) for k in kept]] for name, kept in followed.items()],
-        "sets": [_set(each, link, followed) for each in sets],
+        "sets": [
+            {"column": order.index(each.method), "seed": each.seed if seeds else None}
+            | _set(each, bins, link, followed)
+            for each, bins in sets
+        ],
         "tables": list(tables),
-        "seeds": [],
+        "seeds": list(seeds),
         "shown": None,
     }
 
 
-def _score_set(training: Training, column: int) -> ScoreSet:
-    return ScoreSet(
-        column,
-        training.scores,
-        training.labels,
-        training.threshold,
-        training.weights,
-        training.groups,
-        training.seed,
-        training.history,
-    )
-
-
-def _followed(groups: Mapping[str, Sequence[str]], first: ScoreSet) -> dict[str, list[int]]:
+def _followed(groups: Mapping[str, Sequence[str]], first: Training) -> dict[str, list[int]]:
     """The groups that follow the slider: all of them, or the largest where there are too many for a page."""
     sizes = {name: np.bincount(first.groups[name], minlength=len(values)) for name, values in groups.items()}
     if sum(len(values) for values in groups.values()) <= MOST_GROUPS:
@@ -159,14 +134,14 @@ def _followed(groups: Mapping[str, Sequence[str]], first: ScoreSet) -> dict[str,
     return {name: np.sort(np.argsort(-count, kind="stable")[:each]).tolist() for name, count in sizes.items()}
 
 
-def _set(one: ScoreSet, link: str, followed: Mapping[str, Sequence[int]]) -> dict[str, Any]:
+def _set(
+    one: Training, bins: Sequence[ReliabilityBin], link: str, followed: Mapping[str, Sequence[int]]
+) -> dict[str, Any]:
     ranked = Ranked.of(one.scores, one.labels, one.weights)
     # The chosen threshold is among the stops, so that the page starts at it exactly.
     thresholds, grid, shares = stops(ranked, link, one.threshold)
     groups = [[_group_counts(one, one.groups[name] == k, thresholds) for k in kept] for name, kept in followed.items()]
     return {
-        "column": one.column,
-        "seed": one.seed,
         "thresholds": [_number(value) for value in thresholds.tolist()],
         "chosen": int(np.flatnonzero(thresholds == one.threshold)[0]),
         "grid": grid.tolist(),
@@ -182,7 +157,7 @@ def _set(one: ScoreSet, link: str, followed: Mapping[str, Sequence[int]]) -> dic
                 _finite(b.positive_share.high),
                 b.rows,
             ]
-            for b in one.bins
+            for b in bins
         ],
         "history": {
             name: [_tidy(v) if math.isfinite(v) else None for v in values] for name, values in one.history.items()
@@ -190,7 +165,7 @@ def _set(one: ScoreSet, link: str, followed: Mapping[str, Sequence[int]]) -> dic
     }
 
 
-def _group_counts(one: ScoreSet, where: NDArray[np.bool_], thresholds: NDArray[np.float64]) -> dict[str, Any]:
+def _group_counts(one: Training, where: NDArray[np.bool_], thresholds: NDArray[np.float64]) -> dict[str, Any]:
     weights = None if one.weights is None else one.weights[where]
     return _counts(Ranked.of(one.scores[where], one.labels[where], weights), thresholds)
 
@@ -205,7 +180,7 @@ def _counts(ranked: Ranked, thresholds: NDArray[np.float64]) -> dict[str, Any]:
     return found
 
 
-def _histogram(one: ScoreSet) -> dict[str, Any]:
+def _histogram(one: Training) -> dict[str, Any]:
     """Scores by class, each as shares of its own."""
     scores = one.scores.astype(np.float64)
     finite = scores[np.isfinite(scores)]

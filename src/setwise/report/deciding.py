@@ -22,7 +22,7 @@ from setwise.metrics import ThresholdChoice, choose_threshold
 from setwise.metrics.bootstrap import cells_of
 from setwise.metrics.constraints import Constraint
 from setwise.metrics.verification import Verification, verify
-from setwise.report.evaluation import ConstraintCheck, GroupColumn, HowChosen
+from setwise.report.evaluation import ConstraintCheck, HowChosen
 from setwise.report.reading import Rows
 
 _OF_POSITIVES = ("recall", "tpr", "fnr")
@@ -71,7 +71,8 @@ def choose(column: str, rows: Rows, asked: Asked) -> Chosen:
         times = len(rows.groups)
         scores, labels = np.tile(scores, times), np.tile(labels, times)
         weight = None if weight is None else np.tile(weight, times)
-        group = np.concatenate(_offset_codes(rows.groups))
+        starts = np.cumsum([0, *(len(each.values) for each in rows.groups)])
+        group = np.concatenate([each.codes + start for each, start in zip(rows.groups, starts, strict=False)])
     choice = choose_threshold(
         scores,
         labels.astype(np.int64),
@@ -88,20 +89,11 @@ def choose(column: str, rows: Rows, asked: Asked) -> Chosen:
     raise TypeError("Expected one threshold for all groups.")  # `per_group` is not asked for
 
 
-def _offset_codes(groups: Sequence[GroupColumn]) -> list[NDArray[np.int64]]:
-    starts = np.cumsum([0, *(len(group.values) for group in groups)])
-    return [group.codes + start for group, start in zip(groups, starts[:-1], strict=True)]
-
-
-def _group_names(groups: Sequence[GroupColumn]) -> list[tuple[str, str]]:
-    return [(group.name, value) for group in groups for value in group.values]
-
-
 def certificate_checks(chosen: Chosen, asked: Asked) -> list[ConstraintCheck]:
     """The bounds of a certificate, over all rows and in each group."""
     if chosen.choice is None or chosen.rows is None:
         return []
-    names = _group_names(chosen.rows.groups)
+    names = [(group.name, value) for group in chosen.rows.groups for value in group.values]
     found: list[ConstraintCheck] = []
     for constraint in asked.subject_to:
         parts = []
@@ -111,21 +103,12 @@ def certificate_checks(chosen: Chosen, asked: Asked) -> list[ConstraintCheck]:
             column, value = (None, None) if bound.group is None else names[int(str(bound.group))]
             reason = re.sub(r"in group \d+", f"in {column} = {value}", bound.reason)
             met = _meets(constraint.for_rows(len(chosen.rows.positive)), bound.estimate)
-            parts.append(
-                ConstraintCheck(
-                    constraint.text,
-                    bound.estimate,
-                    # Without a certificate the bound would be that of a threshold fixed beforehand, which this is not.
-                    bound.bound if bound.certified else math.nan,
-                    True if bound.certified else None if met else False,
-                    column,
-                    value,
-                    bound.rows,
-                    bound.needed,
-                    reason,
-                    "certificate",
-                )
+            # Without a certificate the bound would be that of a threshold fixed beforehand, which this is not.
+            limit, holds = (bound.bound, True) if bound.certified else (math.nan, None if met else False)
+            check = ConstraintCheck(
+                constraint.text, bound.estimate, limit, holds, column, value, bound.rows, bound.needed
             )
+            parts.append(replace(check, reason=reason, source="certificate"))
         if parts and parts[0].column is not None:
             parts.insert(0, _overall(constraint, parts, chosen))
         found += parts
@@ -143,15 +126,9 @@ def _overall(constraint: Constraint, parts: Sequence[ConstraintCheck], chosen: C
     holds = True if all(part.holds for part in parts) else None if _meets(constraint, estimate) else False
     reasons = [part.reason for part in parts if part.reason]
     number = sum(part.rows for part in parts if part.column == parts[0].column)
-    return ConstraintCheck(
-        constraint.text,
-        estimate,
-        worst if holds else math.nan,
-        holds,
-        rows=number,
-        reason=reasons[0] if reasons else "",
-        source="certificate",
-    )
+    bound, reason = worst if holds else math.nan, reasons[0] if reasons else ""
+    check = ConstraintCheck(constraint.text, estimate, bound, holds, rows=number, reason=reason)
+    return replace(check, source="certificate")
 
 
 def fixed_checks(
@@ -162,21 +139,19 @@ def fixed_checks(
     found = []
     for given in constraints:
         constraint = given.for_rows(len(cell))
-        found.append(_check(given, _verify(constraint, cell, rows, None, asked), asked))
-        if constraint.name == "top_k":  # a budget is for all groups together
-            continue
-        for group in rows.groups:
-            for k, value in enumerate(group.values):
-                verified = _verify(constraint, cell, rows, group.codes == k, asked)
-                found.append(replace(_check(given, verified, asked), column=group.name, group=value))
+        parts: list[tuple[str | None, str | None, Any]] = [(None, None, slice(None))]
+        if constraint.name != "top_k":  # a budget is for all groups together
+            parts += [
+                (each.name, value, each.codes == k) for each in rows.groups for k, value in enumerate(each.values)
+            ]
+        for column, value, part in parts:
+            check = _check(given, _verify(constraint, cell, rows, part, asked), asked)
+            found.append(replace(check, column=column, group=value))
     return found
 
 
-def _verify(
-    constraint: Constraint, cell: NDArray[np.int64], rows: Rows, part: NDArray[np.bool_] | None, asked: Asked
-) -> Verification:
-    which = cell if part is None else cell[part]
-    weight = None if rows.weight is None else rows.weight if part is None else rows.weight[part]
+def _verify(constraint: Constraint, cell: NDArray[np.int64], rows: Rows, part: Any, asked: Asked) -> Verification:
+    which, weight = cell[part], None if rows.weight is None else rows.weight[part]
     cells: Floats = np.bincount(which, weight, minlength=4).astype(np.float64)
     both = None if weight is None else (which.astype(np.float64), weight)
     return verify(constraint, cells, confidence=asked.confidence, weight=both, max_weight=asked.max_weight)
@@ -187,11 +162,10 @@ def _check(constraint: Constraint, found: Verification, asked: Asked) -> Constra
     bound = found.lower if floor else found.upper
     reason = found.reason
     if not reason and not found.holds:
-        side = "lower" if floor else "upper"
-        word = "misses" if found.holds is False else "is not certain to meet"
-        reason = f"{constraint.name} {found.estimate:.4g} {word} {constraint.spaced}: {side} bound {bound:.4g}"
+        said = f"is not certain to meet {constraint.spaced}: {'lower' if floor else 'upper'} bound {bound:.4g}"
         if found.holds is False:
-            reason = f"{constraint.name} {found.estimate:.4g} misses {constraint.spaced} at {percent(asked.confidence)}"
+            said = f"misses {constraint.spaced} at {percent(asked.confidence)}"
+        reason = f"{constraint.name} {found.estimate:.4g} {said}"
     return ConstraintCheck(constraint.text, found.estimate, bound, found.holds, rows=found.rows, reason=reason)
 
 

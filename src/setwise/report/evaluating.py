@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -135,42 +134,38 @@ def evaluate(
     other = None if calibration is None else _read_calibration(calibration, rows, names)
     draws = Resampler(rows.positive, rows.weight, resamples=resamples, seed=seed)
 
-    parts = []
-    for name in rows.scores:
-        chosen = Chosen(given[name], "given", None, None) if given else choose(name, other or rows, asked)
-        parts.append(_evaluate_column(name, rows, chosen, specs, asked, draws))
-    first = parts[0]
-    decided = first.column.decision
+    chosen = {
+        name: Chosen(given[name], "given", None, None) if given else choose(name, other or rows, asked)
+        for name in rows.scores
+    }
+    parts = [_evaluate_column(name, rows, each, specs, asked, draws) for name, each in chosen.items()]
+    first = parts[0][0]
+    decided = first.decision
+    mass = np.ones(len(rows.positive)) if rows.weight is None else rows.weight
     return Evaluation(
         title=title or f"Evaluation of {', '.join(rows.scores)}",
         rows=len(rows.positive),
         positives=int(rows.positive.sum()),
-        total_weight=_mass(rows),
-        positive_weight=_mass(rows, rows.positive),
+        total_weight=float(mass.sum()),
+        positive_weight=float(mass[rows.positive].sum()),
         positive=rows.classes[1],
         negative=rows.classes[0],
         confidence=confidence,
         subject_to=tuple(constraint.text for constraint in constraints),
         maximize="" if given else asked.maximize,
         measure=specs.first,
-        columns=tuple(part.column for part in parts),
+        columns=tuple(column for column, _ in parts),
         comparisons=_compare(parts, confidence),
         labels=rows.positive,
         weight=rows.weight,
         groups=rows.groups,
-        requirements=tuple(requirement_checks(required, decided.checks, first.column.name, first.chosen, rows, asked)),
+        requirements=tuple(requirement_checks(required, decided.checks, first.name, chosen[first.name], rows, asked)),
         settings=_settings(asked, specs, decided, resamples, seed, len(rows.positive)),
         facts=_facts(rows, other),
     )
 
 
-@dataclass(frozen=True)
-class _Part:
-    """A column with what only the comparison with others needs."""
-
-    column: ScoreColumn
-    chosen: Chosen
-    measured: Mapping[str, Measured]
+_Part = tuple[ScoreColumn, Mapping[str, Measured]]  # a column with what only the comparison with others needs
 
 
 def _evaluate_column(name: str, rows: Rows, chosen: Chosen, specs: Specs, asked: Asked, draws: Resampler) -> _Part:
@@ -186,11 +181,7 @@ def _evaluate_column(name: str, rows: Rows, chosen: Chosen, specs: Specs, asked:
     order = [key for key in (specs.first, *(key for key in measured if key != specs.first)) if key in measured]
     # A threshold chosen on these very rows needs bounds that allow for the choice; any other was fixed before them.
     same = chosen.rows is rows
-    checks = (
-        certificate_checks(chosen, asked)
-        if same
-        else fixed_checks(asked.subject_to, scores, rows, chosen.threshold, asked)
-    )
+    fixed = () if same else fixed_checks(asked.subject_to, scores, rows, chosen.threshold, asked)
     decision = Decision(
         threshold=chosen.threshold,
         how=chosen.how,
@@ -198,7 +189,7 @@ def _evaluate_column(name: str, rows: Rows, chosen: Chosen, specs: Specs, asked:
         same_rows=same,
         counts=_counts(cells, weighted=weighted),
         rates=tuple(each.row for each in rates),
-        checks=tuple(checks),
+        checks=tuple(certificate_checks(chosen, asked) if same else fixed),
         choice=chosen.choice,
     )
     column = ScoreColumn(
@@ -210,7 +201,7 @@ def _evaluate_column(name: str, rows: Rows, chosen: Chosen, specs: Specs, asked:
         groups=_groups(flagged, rows, draws, confidence),
         curve=_curve(scores, rows, chosen.threshold),
     )
-    return _Part(column, chosen, {key: measured[key] for key in order})
+    return column, {key: measured[key] for key in order}
 
 
 def _groups(flagged: NDArray[np.bool_], rows: Rows, draws: Resampler, confidence: float) -> tuple[GroupRow, ...]:
@@ -239,18 +230,12 @@ def _groups(flagged: NDArray[np.bool_], rows: Rows, draws: Resampler, confidence
 
 def _compare(parts: Sequence[_Part], confidence: float) -> tuple[PairedRow, ...]:
     """The first column against each other, for the measures that both have."""
-    first = parts[0]
+    (first, own), *others = parts
     return tuple(
-        PairedRow(
-            key,
-            measured.row.title,
-            first.column.name,
-            other.column.name,
-            compare(measured, other.measured[key], confidence),
-        )
-        for other in parts[1:]
-        for key, measured in first.measured.items()
-        if key in other.measured
+        PairedRow(key, one.row.title, first.name, other.name, compare(one, measured[key], confidence))
+        for other, measured in others
+        for key, one in own.items()
+        if key in measured
     )
 
 
@@ -328,27 +313,17 @@ def _read_calibration(calibration: Any, rows: Rows, names: str | Sequence[str] |
     return found
 
 
-def _mass(rows: Rows, which: NDArray[np.bool_] | None = None) -> float:
-    if rows.weight is None:
-        return float(len(rows.positive) if which is None else which.sum())
-    return float(rows.weight.sum() if which is None else rows.weight[which].sum())
-
-
 def _counts(cells: Floats, *, weighted: bool) -> Counts:
     return Counts(*(float(cell) if weighted else int(cell) for cell in cells))
 
 
 def _settings(asked: Asked, specs: Specs, decision: Decision, resamples: int, seed: int, rows: int) -> dict[str, str]:
-    origin = (
-        "given"
-        if decision.choice is None
-        else f"{decision.how} on {'these rows' if decision.same_rows else 'the calibration rows'}"
-    )
+    where = "" if decision.choice is None else f" on {'these rows' if decision.same_rows else 'the calibration rows'}"
     kind = "rows" if rows <= EXACT_ROWS else "random blocks of rows"
     found = {
         "measure": specs.first,
         "constraints": ", ".join(constraint.text for constraint in asked.subject_to) or "none",
-        "threshold": origin,
+        "threshold": f"{decision.how}{where}",
         "maximized": decision.maximize or "nothing",
         "confidence": percent(asked.confidence),
         "intervals": f"bootstrap of {kind}, {resamples} draws, seed {seed}; Clopper-Pearson for shares of rows",

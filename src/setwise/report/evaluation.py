@@ -250,25 +250,9 @@ class Evaluation:
 
     def to_dict(self) -> dict[str, Any]:
         """All figures as JSON-able values, without the arrays of rows; NaN and infinity are None."""
-        return {
-            "title": self.title,
-            "rows": self.rows,
-            "positives": self.positives,
-            "total_weight": self.total_weight,
-            "positive_weight": self.positive_weight,
-            "positive": self.positive,
-            "negative": self.negative,
-            "confidence": self.confidence,
-            "subject_to": list(self.subject_to),
-            "maximize": self.maximize,
-            "measure": self.measure,
-            "headline": self.headline,
-            "columns": [_plain(column, skip=("scores",)) for column in self.columns],
-            "comparisons": _plain(self.comparisons),
-            "requirements": _plain(self.requirements),
-            "settings": dict(self.settings),
-            "facts": dict(self.facts),
-        }
+        names = [name for name in self.__dataclass_fields__ if name not in ("labels", "weight", "groups")]
+        names.insert(names.index("columns"), "headline")
+        return {name: _plain(getattr(self, name)) for name in names}
 
     def write(self, path: str | Path) -> Path:
         """Write the page, one HTML file that needs no network, and return its path."""
@@ -277,20 +261,16 @@ class Evaluation:
         return write_evaluation(self, path)
 
 
-def _plain(value: Any, skip: tuple[str, ...] = ()) -> Any:  # noqa: PLR0911 (one line per type)
-    """Dataclasses as mappings, arrays as lists, numbers that JSON lacks as None."""
+def _plain(value: Any) -> Any:
+    """Dataclasses as mappings without the scores of rows, arrays as lists, numbers that JSON lacks as None."""
     if hasattr(value, "__dataclass_fields__"):
-        return {name: _plain(getattr(value, name)) for name in value.__dataclass_fields__ if name not in skip}
+        return {name: _plain(getattr(value, name)) for name in value.__dataclass_fields__ if name != "scores"}
     if hasattr(value, "_asdict"):
         return _plain(value._asdict())
     if isinstance(value, Mapping):
         return {str(key): _plain(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(entry) for entry in value]
-    if isinstance(value, np.ndarray):
+    if isinstance(value, np.ndarray | np.generic):
         return _plain(value.tolist())
-    if isinstance(value, np.generic):
-        return _plain(value.item())
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from setwise.metrics import Interval
@@ -58,12 +60,8 @@ def constraints(evaluation: Evaluation) -> str:
     overall, grouped = ([each for each in checks if (each[0].group is not None) == where] for where in (False, True))
     if not checks:
         return ""
-    heads = [
-        ("Constraint", True),
-        ("Rate", False),
-        (f"{100 * evaluation.confidence:g} % bound", False),
-        ("Verdict", True),
-    ]
+    bound = f"{100 * evaluation.confidence:g} % bound"
+    heads = [("Constraint", True), ("Rate", False), (bound, False), ("Verdict", True)]
     found = "<h2>Constraints</h2>\n" + table(
         heads,
         [_check(*each) for each in overall],
@@ -117,11 +115,10 @@ def comparisons(evaluation: Evaluation) -> str:
     """Score columns on the same rows, in pairs."""
     if not evaluation.comparisons:
         return ""
-    pairs = dict.fromkeys((row.first, row.second) for row in evaluation.comparisons)
     tables = []
-    for first, second in pairs:
-        rows = [_difference(row) for row in evaluation.comparisons if (row.first, row.second) == (first, second)]
-        made = table([("Measure", True), ("Difference", False), ("", True)], rows, style="comparison")
+    for (first, second), rows in groupby(evaluation.comparisons, attrgetter("first", "second")):
+        heads = [("Measure", True), ("Difference", False), ("", True)]
+        made = table(heads, map(_difference, rows), style="comparison")
         tables.append(f"<h3>{escaped(shown_name(first))} minus {escaped(shown_name(second))}</h3>\n{made}")
     return (
         "<h2>Score columns compared</h2>\n"

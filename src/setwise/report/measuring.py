@@ -112,10 +112,9 @@ def _curve(key: str) -> CurveSpec:
     if "[" in key or key in ("auc_ova", "auc_mu"):
         raise InputError(f"Expected `measure` to be one of two classes, but got {key!r}, which is of several.")
     metric = metric_by_name(key)
-    if key == "auroc":
-        return CurveSpec(key, metric, bootstrap.auroc)
-    if key == "average_precision":
-        return CurveSpec(key, metric, bootstrap.average_precision)
+    known = {"auroc": bootstrap.auroc, "average_precision": bootstrap.average_precision}
+    if key in known:
+        return CurveSpec(key, metric, known[key])
     if key.startswith("precision@recall>="):
         level = float(key.partition(">=")[2])
         return CurveSpec(key, metric, partial(bootstrap.precision_at_recall, recall=level))
@@ -238,12 +237,12 @@ def _reliability(p: Floats, rows: Rows, draws: Resampler, confidence: float) -> 
     edges = np.unique(np.partition(p, places := (np.arange(_BINS) * len(p)) // _BINS)[places])
     which = np.searchsorted(edges, p, side="right") - 1
     bins = len(edges)
-    mass = np.bincount(which, rows.weight, minlength=bins)
-    mean = np.bincount(which, p if rows.weight is None else p * rows.weight, minlength=bins) / mass
-    positive = np.bincount(which, _weighted(rows), minlength=bins)
+    weight = np.ones(len(p)) if rows.weight is None else rows.weight
+    mass, moment, positive = (
+        np.bincount(which, each, minlength=bins) for each in (weight, p * weight, rows.positive * weight)
+    )
     number = np.bincount(which, minlength=bins)
-    low = np.full(bins, np.inf)
-    high = np.full(bins, -np.inf)
+    low, high = np.full(bins, np.inf), np.full(bins, -np.inf)
     np.minimum.at(low, which, p)
     np.maximum.at(high, which, p)
     # Without weights the share of a bin is binomial, with exact bounds; with weights it is resampled.
@@ -252,23 +251,15 @@ def _reliability(p: Floats, rows: Rows, draws: Resampler, confidence: float) -> 
     for k in range(bins):
         estimate = float(positive[k] / mass[k])
         if drawn is None:
-            level, successes = (1 + confidence) / 2, int(positive[k])
-            ends = [
-                metrics.rate_bound(successes, int(number[k]), confidence=level, side=side)
-                for side in ("lower", "upper")
-            ]
-            share = Interval(estimate, ends[0], ends[1], confidence)
+            bound = partial(metrics.rate_bound, int(positive[k]), int(number[k]), confidence=(1 + confidence) / 2)
+            share = Interval(estimate, bound(side="lower"), bound(side="upper"), confidence)
         else:
             tp, fp = drawn[:, k, 0], drawn[:, k, 1]
-            share = interval(
-                estimate, np.divide(tp, tp + fp, out=np.full(len(tp), np.nan), where=tp + fp > 0), confidence
-            )
-        result.append(ReliabilityBin(float(low[k]), float(high[k]), int(number[k]), float(mean[k]), share))
+            shares = np.divide(tp, tp + fp, out=np.full(len(tp), np.nan), where=tp + fp > 0)
+            share = interval(estimate, shares, confidence)
+        mean = float(moment[k] / mass[k])
+        result.append(ReliabilityBin(float(low[k]), float(high[k]), int(number[k]), mean, share))
     return tuple(result)
-
-
-def _weighted(rows: Rows) -> Floats:
-    return rows.positive.astype(np.float64) if rows.weight is None else rows.positive * rows.weight
 
 
 def _range(key: str) -> tuple[float, float]:

@@ -6,7 +6,7 @@ import base64
 import hashlib
 import html
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -61,8 +61,7 @@ def write_evaluation(
         said: Sentences that come first, in place of the evaluation's own.
         tables: Further tables, behind the constraints.
     """
-    made = render_evaluation(evaluation, columns=columns, usage=usage, said=said, tables=tables)
-    return _write(made, path)
+    return _write(render_evaluation(evaluation, columns=columns, usage=usage, said=said, tables=tables), path)
 
 
 def write_tables(
@@ -91,7 +90,7 @@ def write_tables(
         parts.usage(usage or {}),
         parts.fate(columns or {}),
     )
-    return _write(_page(title, "\n".join(filter(None, body)), None), path)
+    return _write(_page(title, body, None), path)
 
 
 def render(report: Report) -> str:
@@ -118,7 +117,7 @@ def render(report: Report) -> str:
         parts.fate(report.columns),
         parts.settings(report.settings, report.facts),
     )
-    return _page(report.title, "\n".join(filter(None, body)), comparison_data(report))
+    return _page(report.title, body, comparison_data(report))
 
 
 def render_evaluation(
@@ -164,7 +163,7 @@ def render_evaluation(
         parts.fate(columns or {}),
         parts.settings(evaluation.settings, evaluation.facts),
     )
-    return _page(evaluation.title, "\n".join(filter(None, body)), evaluation_data(evaluation))
+    return _page(evaluation.title, body, evaluation_data(evaluation))
 
 
 def _write(page: str, path: str | Path) -> Path:
@@ -174,7 +173,7 @@ def _write(page: str, path: str | Path) -> Path:
     return path
 
 
-def _page(title: str, body: str, data: Mapping[str, Any] | None) -> str:
+def _page(title: str, body: Iterable[str], data: Mapping[str, Any] | None) -> str:
     """Head and body, and where there is data the script that draws it."""
     style = resources.files("setwise.report").joinpath("style.css").read_text(encoding="utf-8")
     # A page without data runs no script at all.
@@ -183,7 +182,7 @@ def _page(title: str, body: str, data: Mapping[str, Any] | None) -> str:
         button = '<button id="theme" type="button">Dark</button>\n'
         scripts, digest = _scripts(data)
         allowed = f"script-src 'sha256-{digest}'"
-    shown = escaped(shown_name(title))
+    shown, shown_parts = escaped(shown_name(title)), "\n".join(filter(None, body))
     return seal_page(
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -192,7 +191,7 @@ def _page(title: str, body: str, data: Mapping[str, Any] | None) -> str:
         f"default-src 'none'; style-src 'unsafe-inline'; {allowed}; img-src data:; "
         "base-uri 'none'; form-action 'none'\">\n"
         f'<link rel="icon" href="data:,">\n<title>{shown}</title>\n<style>\n{style}</style>\n</head>\n'
-        f"<body>\n<main>\n{button}<h1>{shown}</h1>\n{body}\n</main>\n{scripts}</body>\n</html>\n"
+        f"<body>\n<main>\n{button}<h1>{shown}</h1>\n{shown_parts}\n</main>\n{scripts}</body>\n</html>\n"
     )
 
 
@@ -245,15 +244,11 @@ def _constraints(report: Report) -> str:
     if not report.constraints:
         return ""
     heads = [(title, False) for method in report.methods for title in (method.title, "met in")]
-    rows = [
-        f"<tr>{text_cell(row.constraint)}"
-        + "".join(
-            f"<td>{interval_cell(value)}</td><td>{row.said(method).removeprefix('met in ')}</td>"
-            for method, value in enumerate(row.values)
-        )
-        + "</tr>"
-        for row in report.constraints
-    ]
+    rows = []
+    for row in report.constraints:
+        said = [row.said(method).removeprefix("met in ") for method in (0, 1)]
+        cells = "".join(f"<td>{interval_cell(a)}</td><td>{b}</td>" for a, b in zip(row.values, said, strict=True))
+        rows.append(f"<tr>{text_cell(row.constraint)}{cells}</tr>")
     return "<h2>Constraints</h2>\n" + table(
         [("Constraint", True), *heads],
         rows,

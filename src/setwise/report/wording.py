@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from itertools import groupby
+from operator import attrgetter
 
 import numpy as np
 
@@ -19,11 +21,9 @@ _HOW = {"given": "given", "certified": "certified", "not certified": "chosen", "
 def headline(evaluation: Evaluation) -> list[str]:
     """What was asked, answered in sentences; of the first column of scores."""
     column = evaluation.columns[0]
-    sentences = [_decision(evaluation, column), _cases(evaluation, column)]
-    sentences += _doubts(column)
+    sentences = [_decision(evaluation, column), _cases(evaluation, column), *_doubts(column)]
     sentences += [_ranking(column), _probabilities(column)]
-    sentences += [_comparison(rows) for rows in _by_second(evaluation.comparisons)]
-    return sentences
+    return sentences + [_comparison(list(rows)) for _, rows in groupby(evaluation.comparisons, attrgetter("second"))]
 
 
 def _decision(evaluation: Evaluation, column: ScoreColumn) -> str:
@@ -128,13 +128,6 @@ def _probabilities(column: ScoreColumn) -> str:
     return (
         f"As probabilities: Brier score {spread(found.brier)}; the base rate alone has {number(found.base_rate_brier)}."
     )
-
-
-def _by_second(rows: Iterable[PairedRow]) -> list[list[PairedRow]]:
-    found: dict[str, list[PairedRow]] = {}
-    for row in rows:
-        found.setdefault(row.second, []).append(row)
-    return list(found.values())
 
 
 def _comparison(rows: Sequence[PairedRow]) -> str:

@@ -6,7 +6,7 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -36,6 +36,11 @@ class News:
     missing: Counter[str] = field(default_factory=Counter)
     unseen: dict[str, Counter[str]] = field(default_factory=dict)
     odd: dict[str, Counter[str]] = field(default_factory=dict)
+
+    def count_missing(self, name: str, count: int) -> None:
+        """Add cells of a column of numbers or dates; those which hold other texts are counted as these."""
+        if count:
+            self.missing[name] += count - sum(self.odd.get(name, Counter()).values())
 
     def sentence(self, code: ColumnCode) -> str | None:
         """What is new in one column, or None."""
@@ -121,14 +126,14 @@ class NumberCode(ColumnCode):
     def fit(cls, kind: Kind, column: Any) -> Self | None:
         """Median and indicator by the training rows."""
         style = kind.style or NumberStyle()
-        code = cls(kind.name, 0.0, indicator=False, decimal=style.decimal, affixes=style.affixes, lenient=kind.odd > 0)
+        code = cls(kind.name, decimal=style.decimal, affixes=style.affixes, lenient=kind.odd > 0)
         values = code.numbers(column)
         present = values[~np.isnan(values)]
         if not len(present):
             return None
         finite = present[np.isfinite(present)]
         median = float(np.median(finite)) if len(finite) else 0.0
-        return cls(kind.name, median, len(present) < len(values), style.decimal, style.affixes, kind.odd > 0)
+        return replace(code, median=median, indicator=len(present) < len(values))
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -150,9 +155,8 @@ class NumberCode(ColumnCode):
         """The numbers, and whether they are missing."""
         exact = self.numbers(column, news, first_row)
         gone = np.isnan(exact)
-        if news is not None and not self.indicator and gone.any():
-            odd = sum(news.odd[self.name].values()) if self.name in news.odd else 0
-            news.missing[self.name] += int(gone.sum()) - odd
+        if news is not None and not self.indicator:
+            news.count_missing(self.name, int(gone.sum()))
         with np.errstate(over="ignore"):  # what float32 cannot hold is found below
             values = np.where(gone, self.median, exact).astype(np.float32)
         bad = ~np.isfinite(values)
@@ -172,21 +176,15 @@ class NumberCode(ColumnCode):
             raise InputError(f"Expected column {self.name!r} to hold numbers, as in training, but it holds dates.")
         style = NumberStyle(self.decimal, self.affixes)
         texts = [str(text) for text in column.cat.categories]
-        values = np.full(len(texts) + 1, np.nan)
-        strange = np.zeros(len(texts) + 1, dtype=bool)
-        for k, text in enumerate(texts):
-            value = None if text.casefold() in MISSING_NUMBERS else style.parse(text)
-            values[k] = np.nan if value is None else value
-            strange[k] = value is None and text.casefold() not in MISSING_NUMBERS
+        none = [text.casefold() in MISSING_NUMBERS for text in texts]
+        parsed = [None if gone else style.parse(text) for text, gone in zip(texts, none, strict=True)]
         codes = column.cat.codes.to_numpy()
-        if strange.any():
-            rows = strange[codes]
-            if rows.any() and not self.lenient:
-                row = int(np.argmax(rows))
-                raise not_finite(self.name, texts[codes[row]], row + first_row)
-            count_texts(None if news is None else news.odd, self.name, texts, codes[rows])
-        parsed: NDArray[np.float64] = values[codes]
-        return parsed
+        rows = np.array([value is None and not gone for value, gone in zip(parsed, none, strict=True)] + [False])[codes]
+        if rows.any() and not self.lenient:
+            row = int(np.argmax(rows))
+            raise not_finite(self.name, texts[codes[row]], row + first_row)
+        count_texts(None if news is None else news.odd, self.name, texts, codes[rows])
+        return np.asarray(np.array([*parsed, None], dtype=np.float64)[codes])
 
 
 @dataclass(frozen=True)

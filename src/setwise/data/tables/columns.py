@@ -23,13 +23,18 @@ def column_of_texts(column: Any, *, text: bool) -> Any:
         column: The cells; missing ones are null.
         text: Whether they stay texts whatever they hold.
     """
-    arrow, pandas = extra("pyarrow", "tables"), extra("pandas", "tables")
-    values = arrow.array(column, arrow.string(), from_pandas=True)
-    if isinstance(values, arrow.ChunkedArray):
-        values = values.combine_chunks()
+    pandas = extra("pandas", "tables")
+    values = _array(column)
     if not text and _to_floats(values[:HEAD]) is not None and (floats := _to_floats(values)) is not None:
         return pandas.Series(floats, copy=False)
     return categorical(values.dictionary_encode())
+
+
+def _array(column: Any) -> Any:
+    """Texts as one array of Arrow's; missing ones are null."""
+    arrow = extra("pyarrow", "tables")
+    values = arrow.array(column, arrow.string(), from_pandas=True)
+    return values.combine_chunks() if isinstance(values, arrow.ChunkedArray) else values
 
 
 def is_mostly_distinct(column: Any) -> bool:
@@ -38,10 +43,7 @@ def is_mostly_distinct(column: Any) -> bool:
     To find the different texts of such a column takes longer than to read it; :func:`coded` does so when they are asked
     for.
     """
-    arrow = extra("pyarrow", "tables")
-    head = arrow.array(column[:HEAD], arrow.string(), from_pandas=True)
-    if isinstance(head, arrow.ChunkedArray):
-        head = head.combine_chunks()
+    head = _array(column[:HEAD])
     return len(head.unique()) > len(head) / 2 and len(head) == HEAD and _to_floats(head) is None
 
 

@@ -87,9 +87,8 @@ class DateCode(ColumnCode):
         """The parts as numbers."""
         moments = self.moments(column, news, first_row)
         gone = np.isnat(moments)
-        if news is not None and not self.indicator and gone.any():
-            odd = sum(news.odd[self.name].values()) if self.name in news.odd else 0
-            news.missing[self.name] += int(gone.sum()) - odd
+        if news is not None and not self.indicator:
+            news.count_missing(self.name, int(gone.sum()))
         filled = np.where(gone, np.datetime64(self.origin, "ns"), moments)
         found = [
             np.where(gone, median, _part(filled, part, self.origin, clock=self.order == "clock"))

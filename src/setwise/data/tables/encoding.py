@@ -13,23 +13,84 @@ An encoding is plain data (:meth:`TableEncoding.to_dict`), kept as JSON with the
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, get_origin, get_type_hints
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from setwise._checks import InputError
-from setwise.data.tables.codes import ColumnCode, News, not_finite, number_or_inf
-from setwise.data.tables.kinds import Kind
+from setwise.data.tables.codes import CategoryCode, ColumnCode, News, NumberCode, TextCode, not_finite, number_or_inf
+from setwise.data.tables.date_code import DateCode
+from setwise.data.tables.dates import ORDERS, YEARS
 from setwise.data.tables.reading import frame_of
-from setwise.data.tables.stored_codes import CODES, code_from_dict
 from setwise.data.tables.target import MOST_CLASSES
 from setwise.data.tables.values import check_types, near_column
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from setwise.data.tables.raw_table import RawTable
+
+MOST_VALUES = 10_000
+"""Most categories or buckets of a column in a file; what has more is no model of ours."""
+
+CODES: dict[str, type[ColumnCode]] = {code.kind: code for code in (NumberCode, CategoryCode, DateCode, TextCode)}
+_LARGEST = float(np.finfo(np.float32).max)
+
+
+def code_from_dict(state: Any) -> ColumnCode:
+    """The code of a column from plain data, checked."""
+    if not isinstance(state, dict) or not isinstance(state.get("kind"), str) or state["kind"] not in CODES:
+        raise InputError(f"Expected a column's code to have one of the kinds {', '.join(CODES)}.")
+    make: Any = CODES[state["kind"]]
+    hints = get_type_hints(make)
+    # A tuple is a list in JSON.
+    types = {each.name: list if get_origin(hints[each.name]) is tuple else hints[each.name] for each in fields(make)}
+    check_types("column code", state, {"kind": str, **types})
+    values = {key: tuple(value) if isinstance(value, list) else value for key, value in state.items() if key != "kind"}
+    code: ColumnCode = make(**values)  # its values are checked below
+    where = f"the code of column {code.name!r}"
+    for key in ("affixes", "categories", "parts"):
+        if not all(isinstance(text, str) for text in values.get(key, ())):
+            raise InputError(f"Expected `{key}` of {where} to hold texts, but it holds something else.")
+    if not all(map(_is_finite, (*values.get("medians", ()), values.get("median", 0.0)))):
+        raise InputError(f"Expected the medians of {where} to be finite numbers, but one is not.")
+    _check_code(code, where)
+    return code
+
+
+def _is_finite(value: object) -> bool:
+    """Whether a value is a number that float32 can hold; a whole number may be of any size in JSON."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    return bool(abs(value) <= _LARGEST)  # not so for NaN
+
+
+def _check_code(code: ColumnCode, where: str) -> None:
+    if isinstance(code, NumberCode) and code.decimal not in (".", ","):
+        raise InputError(f"Expected `decimal` of {where} to be a point or a comma, but got {code.decimal!r}.")
+    if isinstance(code, CategoryCode) and not 0 < len(set(code.categories)) == len(code.categories) <= MOST_VALUES:
+        raise InputError(f"Expected {where} to have 1 to {MOST_VALUES:,} different categories.")
+    if isinstance(code, TextCode) and not 0 < code.buckets <= MOST_VALUES:
+        raise InputError(f"Expected `buckets` of {where} to be in [1, {MOST_VALUES}], but got {code.buckets}.")
+    if isinstance(code, DateCode):
+        parts = set(code.parts)
+        known = code.order is None or code.order in ORDERS
+        if not known or not 0 < len(parts) == len(code.parts) == len(code.medians) or not parts <= set(DateCode.PARTS):
+            raise InputError(f"Expected {where} to have a known order and known parts of dates, with a median each.")
+        if not _is_day(code.origin):
+            raise InputError(f"Expected `origin` of {where} to be a date such as 2024-01-31, but got {code.origin!r}.")
+
+
+def _is_day(text: str) -> bool:
+    """Whether a text is a date that nanoseconds can hold; NumPy itself would take "today" too."""
+    try:
+        year = dt.date.fromisoformat(text).year
+    except ValueError:
+        return False
+    return len(text) == 10 and YEARS[0] <= year <= YEARS[1]
+
 
 MOST_COLUMNS = 100_000  # of an encoding; a file with more is no model of ours
 
@@ -197,35 +258,18 @@ def is_read(table: Any) -> bool:
     ) and list(table.index[:1]) in ([], [0])
 
 
-def fit_encoding(
-    frame: pd.DataFrame,
-    kinds: Sequence[Kind],
-    target: str,
-    classes: tuple[str, str | None],
-    *,
-    rows: ArrayLike | None = None,
-    header: bool = True,
-    dropped: Mapping[str, str] | None = None,
-    row_numbers: NDArray[np.int64] | None = None,
-    further: tuple[str, ...] = (),
-) -> TableEncoding:
+def fit_encoding(table: RawTable, rows: ArrayLike | None = None) -> TableEncoding:
     """How the columns become numbers, with medians, categories and first dates of these rows only (default: all).
 
     Args:
-        frame: The table.
-        kinds: What the input columns are.
-        target: Name of the target column.
-        classes: Its positive value and its negative one, or None for every other value.
+        table: The table.
         rows: Positions of the training rows.
-        header: Whether the file's first row holds the names.
-        dropped: Further columns that are no inputs, with the reason.
-        row_numbers: Where the rows stood before those without a target were left out, for messages.
-        further: With several classes, the values after the first two.
     """
+    frame, kinds = table.frame, [table.kinds[name] for name in table.features]
     for kind in kinds:
         if kind.infinite is not None and kind.is_input:
             # The row by its place in the source, for the message.
-            number = kind.infinite if row_numbers is None else int(row_numbers[kind.infinite])
+            number = kind.infinite if table.row_numbers is None else int(table.row_numbers[kind.infinite])
             raise not_finite(kind.name, _cell(frame[kind.name], kind.infinite), number + 1)
     part = frame if rows is None else frame.take(np.asarray(rows))
     # A column may have values, but none in the training rows; such a one has no code.
@@ -239,7 +283,8 @@ def fit_encoding(
         )
     left_out = {kind.name: f"{kind.kind}: {kind.why}" for kind in kinds if not kind.is_input}
     left_out |= {name: "empty: no value in the training rows" for name, code in made.items() if code is None}
-    return TableEncoding(codes, target, *classes, header, left_out | dict(dropped or {}), further)
+    left_out |= table.dropped
+    return TableEncoding(codes, table.target, table.positive, table.negative, table.header, left_out, table.further)
 
 
 def _cell(column: Any, row: int) -> str:

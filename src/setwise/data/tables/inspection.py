@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from setwise._checks import in_range
-from setwise.data.tables.stored_codes import CODES
+from setwise.data.tables.encoding import CODES
 from setwise.data.tables.table_checks import (
     TableWarning,
     floor_warnings,
@@ -191,21 +191,19 @@ def shown_counts(counts: Mapping[str, int]) -> str:
 def _report(table: RawTable, name: str) -> ColumnReport:
     column = table.frame[name]
     if name not in table.kinds:
-        missing, distinct = int(column.isna().sum()), int(column.nunique())
+        what, words = "target", f"target; positive: {table.positive} ({int(table.labels.sum()):,} of {len(table):,})"
         if name != table.target:
-            return ColumnReport(name, "dropped", missing, distinct, "no input: dropped")
-        if len(table.classes) > 2:
+            what, words = "dropped", "no input: dropped"
+        elif len(table.classes) > 2:
             words = f"target; {len(table.classes)} classes: {shown_counts(table.counts)}"
-            return ColumnReport(name, "target", missing, distinct, words)
-        count = int(table.labels.sum())
-        words = f"target; positive: {table.positive} ({count:,} of {len(table):,})"
-        return ColumnReport(name, "target", missing, distinct, words)
+        return ColumnReport(name, what, int(column.isna().sum()), int(column.nunique()), words)
     kind = table.kinds[name]
-    if not kind.is_input:
-        return ColumnReport(name, kind.kind, kind.missing, kind.distinct, f"left out: {kind.kind}: {kind.why}")
-    code = CODES[kind.kind].fit(kind, column)
-    words = "left out: empty" if code is None else code.note()
-    return ColumnReport(name, kind.kind, kind.missing, kind.distinct, f"{words} ({kind.why})" if kind.why else words)
+    words = f"left out: {kind.kind}: {kind.why}"
+    if kind.is_input:
+        code = CODES[kind.kind].fit(kind, column)
+        words = "left out: empty" if code is None else code.note()
+        words += f" ({kind.why})" if kind.why else ""
+    return ColumnReport(name, kind.kind, kind.missing, kind.distinct, words)
 
 
 def _command(

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -130,10 +130,8 @@ def infer_kinds(
 def _of_numbers(name: str, values: NDArray[np.float64], *, free: bool) -> Kind:
     present = values[~np.isnan(values)]
     missing, distinct = len(values) - len(present), len(np.unique(present))
-    if distinct == 0:
-        return Kind(name, "empty", missing, 0, "no value at all")
-    if distinct == 1 and not missing:
-        return Kind(name, "constant", 0, 1, f"{present[0] + 0.0:g} in every row")
+    if distinct == 0 or (distinct == 1 and not missing):
+        return _without_news(name, missing, [f"{value + 0.0:g}" for value in present[:1]])
     order = _order_of_numbers(name, present)
     if order is not None:
         return Kind(name, "date", missing, distinct, order=order)
@@ -166,7 +164,7 @@ def _order_of_numbers(name: str, present: NDArray[np.float64]) -> str | None:
     return None
 
 
-def _identifies(name: str, values: NDArray[np.float64], distinct: int) -> str:  # noqa: PLR0911 (one a reason)
+def _identifies(name: str, values: NDArray[np.float64], distinct: int) -> str:
     """Why a column of numbers names rows; empty where it does not."""
     present = values[~np.isnan(values)]
     total = len(present)
@@ -174,11 +172,9 @@ def _identifies(name: str, values: NDArray[np.float64], distinct: int) -> str:  
         return ""
     named, weakly = names_rows(name), _WEAK_ID_NAME.fullmatch(name) is not None
     if distinct < total:
-        if named and distinct > max(20, 0.1 * total):
-            return f"{distinct:,} numbers that name things, and its name says so"
-        if weakly and distinct > max(MOST_CATEGORIES, 0.5 * total):
-            return f"{distinct:,} numbers that name things, and its name says so"
-        return ""
+        few = max(20, 0.1 * total) if named else max(MOST_CATEGORIES, 0.5 * total)
+        said = (named or weakly) and distinct > few
+        return f"{distinct:,} numbers that name things, and its name says so" if said else ""
     span = float(np.ptp(present)) + 1
     if span < 2 * total:
         return "a number for every row, like a row number"
@@ -193,11 +189,16 @@ def _identifies(name: str, values: NDArray[np.float64], distinct: int) -> str:  
 def _of_dates(name: str, values: NDArray[Any]) -> Kind:
     present = values[~np.isnat(values)]
     missing, distinct = len(values) - len(present), len(np.unique(present))
-    if distinct == 0:
-        return Kind(name, "empty", missing, 0, "no value at all")
-    if distinct == 1 and not missing:
-        return Kind(name, "constant", 0, 1, f"{str(present[0])[:10]} in every row")
+    if distinct == 0 or (distinct == 1 and not missing):
+        return _without_news(name, missing, [str(value)[:10] for value in present[:1]])
     return Kind(name, "date", missing, distinct)
+
+
+def _without_news(name: str, missing: int, shown: list[str]) -> Kind:
+    """The kind of a column that has one value in every row, or none at all."""
+    if shown:
+        return Kind(name, "constant", 0, 1, f"{shown[0]} in every row")
+    return Kind(name, "empty", missing, 0, "no value at all")
 
 
 def names_rows(name: str) -> bool:
@@ -229,28 +230,24 @@ class _Texts:
     def infer(self, most: int, *, decimal_comma: bool, free: bool) -> Kind:
         total, distinct = int(self.counts.sum()), len(self.texts)
         missing = self.rows - total
-        if distinct == 0:
-            return Kind(self.name, "empty", missing, 0, "no value at all")
-        found = self._numbers(missing, decimal_comma=decimal_comma, free=free) or self._dates(missing)
-        if found is not None:
-            return found
-        if distinct == 1 and not missing:
-            return Kind(self.name, "constant", 0, 1, f"{_short(self.texts[0])} in every row")
+        if distinct:
+            found = self._numbers(missing, decimal_comma=decimal_comma, free=free) or self._dates(missing)
+            if found is not None:
+                return found
+        if distinct == 0 or (distinct == 1 and not missing):
+            return _without_news(self.name, missing, [_short(text) for text in self.texts])
         why = "" if free else self._identifies(total, most)
         if why:
             return Kind(self.name, "identifier", missing, distinct, why)
         why = self._remark(decimal_comma=decimal_comma)
         return Kind(self.name, "category" if distinct <= most else "text", missing, distinct, why)
 
-    def _numbers(self, missing: int, *, decimal_comma: bool, free: bool) -> Kind | None:  # noqa: PLR0911
+    def _numbers(self, missing: int, *, decimal_comma: bool, free: bool) -> Kind | None:
         """A column of numbers, if nearly all texts are some; the others count as missing."""
-        if any(is_code(text) for text in self.texts[:_SAMPLE]):
-            return None
-        if find_style(self.texts[:_SAMPLE], decimal_comma=decimal_comma) is None:
+        sample = self.texts[:_SAMPLE]
+        if any(map(is_code, sample)) or find_style(sample, decimal_comma=decimal_comma) is None:
             return None
         gone = np.array([text.casefold() in MISSING_NUMBERS for text in self.texts])
-        if gone.all():
-            return None
         rest = [text for text, none in zip(self.texts, gone, strict=True) if not none]
         style = find_style(rest, decimal_comma=decimal_comma)
         if style is None:
@@ -263,10 +260,9 @@ class _Texts:
         values = np.array([value if value is not None else np.nan for value in parsed])
         of_rows = np.where((codes := self._codes()) >= 0, values[codes], np.nan)
         kind = _of_numbers(self.name, of_rows, free=free)
-        shown = [text for text, ok, none in zip(self.texts, good, gone, strict=True) if not ok and not none]
         notes = [kind.why] if kind.why else []
         if odd:
-            notes.append(f"{odd} {_cells(odd)} such as {_short(shown[0])} count{_s(odd)} as missing")
+            notes.append(_odd_note(odd, self.texts[int(np.argmin(good | gone))]))
         if kind.is_input and (mixed := style.mixed(self.texts)):
             notes.append(mixed)
         why = f"{_short(self.texts[0])} in every row" if kind.kind == "constant" else "; ".join(notes)
@@ -277,12 +273,10 @@ class _Texts:
         return Kind(self.name, kind.kind, gaps, distinct, why, style, kind.order, odd, kind.infinite)
 
     def _dates(self, missing: int) -> Kind | None:
-        sample = self.texts[:_SAMPLE]
-        order = find_order(sample)
+        order = find_order(self.texts[:_SAMPLE])
         if order is None:
             return None
-        if find_order(self.texts) != order:
-            order = find_order(self.texts) or order
+        order = find_order(self.texts) or order
         good = ~np.isnat(parse_dates(self.texts, order))
         never = np.array([not ok and is_far(text) for ok, text in zip(good, self.texts, strict=True)])
         if not good.any() or not self._mostly(good | never, different=good):
@@ -290,13 +284,12 @@ class _Texts:
         odd = int(self.counts[~good].sum())
         notes = []
         if odd:
-            strange = next(text for text, ok in zip(self.texts, good, strict=True) if not ok)
-            notes.append(f"{odd} {_cells(odd)} such as {_short(strange)} count{_s(odd)} as missing")
+            notes.append(_odd_note(odd, self.texts[int(np.argmin(good))]))
         if is_ambiguous(self.texts):
             notes.append(f"{_short(self.texts[0])} is read with the month first")
         distinct = int(good.sum())
         if distinct == 1 and not missing and not odd:
-            return Kind(self.name, "constant", 0, 1, f"{_short(self.texts[0])} in every row")
+            return _without_news(self.name, 0, [_short(self.texts[0])])
         return Kind(self.name, "date", missing + odd, distinct, "; ".join(notes), order=order, odd=odd)
 
     def _mostly(self, good: NDArray[np.bool_], *, different: NDArray[np.bool_]) -> bool:
@@ -357,12 +350,9 @@ class _Texts:
         return found
 
 
-def _cells(count: int) -> str:
-    return "cell" if count == 1 else "cells"
-
-
-def _s(count: int) -> str:
-    return "s" if count == 1 else ""
+def _odd_note(count: int, text: str) -> str:
+    """What is said of cells that are no numbers or dates."""
+    return f"{count} cell{'s' * (count != 1)} such as {_short(text)} count{'s' * (count == 1)} as missing"
 
 
 def _an(what: str) -> str:
@@ -375,8 +365,3 @@ def _words(text: str) -> list[str]:
 
 def _short(text: str) -> str:
     return repr(text if len(text) <= 30 else text[:27] + "...")
-
-
-def left_out(kinds: Sequence[Kind]) -> dict[str, str]:
-    """Columns that are no inputs, with the reason."""
-    return {kind.name: f"{kind.kind}: {kind.why}" for kind in kinds if not kind.is_input}

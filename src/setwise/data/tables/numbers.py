@@ -27,33 +27,7 @@ _GROUPS = re.compile(
 )
 _IN_BRACKETS = re.compile(r"([^\d\s.,+()-]{0,4})\s*\((.*)\)")
 _BLANKS = re.compile(r"['\u2019\s\u00a0\u202f]")
-_MONEY = frozenset(
-    [
-        "eur",
-        "usd",
-        "gbp",
-        "chf",
-        "jpy",
-        "cny",
-        "inr",
-        "rs",
-        "kr",
-        "sek",
-        "nok",
-        "dkk",
-        "pln",
-        "zł",
-        "rub",
-        "aud",
-        "cad",
-        "us$",
-        "r$",
-        "a$",
-        "c$",
-        "hk$",
-        "%",
-    ]
-)
+_MONEY = re.compile(r"eur|usd|gbp|chf|jpy|cny|inr|rs|kr|sek|nok|dkk|pln|zł|rub|aud|cad|(us|r|a|c|hk)\$|%")
 _LED = re.compile(r"0\d+")
 
 
@@ -187,4 +161,4 @@ def _decimal_sign(digits: Sequence[str], *, decimal_comma: bool) -> str:
 
 def _is_money(text: str) -> bool:
     """Whether a text is a currency or the percent sign."""
-    return text.casefold().strip(".") in _MONEY or (len(text) == 1 and unicodedata.category(text) == "Sc")
+    return bool(_MONEY.fullmatch(text.casefold().strip("."))) or (len(text) == 1 and unicodedata.category(text) == "Sc")

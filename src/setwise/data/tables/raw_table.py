@@ -26,14 +26,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from setwise._checks import InputError, is_count, one_of
-from setwise.data.tables.codes import NumberCode
+from setwise.data.tables.codes import NumberCode, texts_of
 from setwise.data.tables.columns import coded
 from setwise.data.tables.date_code import DateCode
 from setwise.data.tables.encoding import TableEncoding, fit_encoding
 from setwise.data.tables.kinds import MOST_CATEGORIES, Kind, infer_kinds
 from setwise.data.tables.reading import read_frame
 from setwise.data.tables.target import Target
-from setwise.data.tables.values import find_column, is_missing, number_text
+from setwise.data.tables.values import find_column, is_missing
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -116,17 +116,7 @@ class RawTable:
         Args:
             rows: Positions of the training rows.
         """
-        return fit_encoding(
-            self.frame,
-            [self.kinds[name] for name in self.features],
-            self.target,
-            (self.positive, self.negative),
-            rows=rows,
-            header=self.header,
-            dropped=self.dropped,
-            row_numbers=self.row_numbers,
-            further=self.further,
-        )
+        return fit_encoding(self, rows)
 
     def encode(self, encoding: TableEncoding, rows: ArrayLike | None = None) -> NDArray[np.float32]:
         """The inputs of these rows (default: all) as numbers.  # shape: (rows, len(encoding.columns))."""
@@ -136,15 +126,11 @@ class RawTable:
     def column(self, name: str | int, argument: str = "name") -> NDArray[Any]:
         """One column as texts, empty where there is no value.  # shape: (n,)."""
         found = self.frame[find_column(name, self.columns, argument)]
-        if found.dtype == np.float64:
-            values = found.to_numpy()
-            # Each number is written once: columns of a million rows mostly repeat a few.
-            kept, places = np.unique(values, return_inverse=True)
-            texts = [
-                "" if np.isnan(value) else number_text(value) if np.isfinite(value) else str(value) for value in kept
-            ]
-            return np.array(texts)[places.reshape(-1)]
-        return np.array(["" if text is None else str(text) for text in found.astype(object).where(found.notna(), None)])
+        if found.dtype.kind == "M":
+            return np.array(["" if gone else str(moment) for moment, gone in zip(found, found.isna(), strict=True)])
+        # Each value is written once: columns of a million rows mostly repeat a few.
+        texts, codes = texts_of(found)
+        return np.array([*texts, ""])[codes]
 
     def weights(self, name: str) -> NDArray[np.float32]:
         """A column of sample weights: finite numbers of at least 0, not all 0.  # shape: (n,)."""

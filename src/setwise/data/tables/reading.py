@@ -122,23 +122,16 @@ def _names_of(source: Any) -> tuple[str, ...]:
 
 def _by_name(columns: Collection[str | int], names: Sequence[str]) -> set[str]:
     """Names of columns that are given by name or position; what is not there is said by whoever uses it."""
-    found = set()
-    for column in columns:
-        if not isinstance(column, int):
-            found.add(str(column))
-        elif -len(names) <= column < len(names):
-            found.add(names[column])
-        else:
-            found.add(str(column))  # a frame may call its columns 2023 and 2024
-    return found
+    size = len(names)  # beyond it, since a frame may call its columns 2023 and 2024
+    return {names[each] if isinstance(each, int) and -size <= each < size else str(each) for each in columns}
 
 
 def frame_of(source: Any, columns: Collection[str] | None = None, texts: Collection[str | int] = ()) -> pd.DataFrame:
     """A frame of pandas or polars, or a mapping of columns, as one of numbers, dates and texts."""
     pandas = extra("pandas", "tables")
     if isinstance(source, Mapping):
-        found = frame_of_mapping(source, columns, _by_name(texts, [str(name) for name in source]))
-    elif isinstance(source, pandas.DataFrame):
+        source = frame_of_mapping(source)
+    if isinstance(source, pandas.DataFrame):
         found = frame_of_pandas(source, columns, _by_name(texts, [str(name) for name in source.columns]))
     elif _has_columns(source):
         table = _arrow_of(source)
@@ -152,7 +145,7 @@ def frame_of(source: Any, columns: Collection[str] | None = None, texts: Collect
         )
     if len(found) == 0:
         raise InputError("Expected the table to hold rows, but there are none.")
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def _has_columns(source: Any) -> bool:

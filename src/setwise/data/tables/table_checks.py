@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from setwise import metrics
 from setwise.data.tables.codes import BUCKETS, texts_of
+from setwise.data.tables.encoding import CODES
 from setwise.data.tables.raw_table import RawTable
-from setwise.data.tables.stored_codes import CODES
 from setwise.data.tables.target import MOST_CLASSES
 
 LEAK = 0.99  # AUROC of a single column from which on it is likely to hold the answer
@@ -48,32 +48,29 @@ def table_warnings(table: RawTable) -> list[TableWarning]:
     return [*_of_kinds(table), *_values(table), *_leaks(table), *_order(table), *_duplicates(table)]
 
 
-def _of_kinds(table: RawTable) -> list[TableWarning]:
-    found = []
+def _of_kinds(table: RawTable) -> Iterator[TableWarning]:
     for kind in table.kinds.values():
         if not kind.is_input:
             about = kind.kind if kind.kind == "identifier" else "constant"
-            found.append(TableWarning(about, f"Column {kind.name!r} is left out: {kind.why}.", kind.name))
+            yield TableWarning(about, f"Column {kind.name!r} is left out: {kind.why}.", kind.name)
             continue
         if kind.kind == "text":
             message = f"Column {kind.name!r} has {kind.distinct:,} different texts; their words are hashed into "
             message += f"{BUCKETS} inputs{'; ' if kind.why else ''}{kind.why}."
-            found.append(TableWarning("cells", message, kind.name))
+            yield TableWarning("cells", message, kind.name)
         elif kind.why:
-            found.append(TableWarning("cells", f"Column {kind.name!r}: {kind.why}.", kind.name))
+            yield TableWarning("cells", f"Column {kind.name!r}: {kind.why}.", kind.name)
         if kind.infinite is not None:
             row = kind.infinite if table.row_numbers is None else int(table.row_numbers[kind.infinite])
             message = (
                 f"Column {kind.name!r} holds a number that cannot be computed with in row {row + 1}, and is refused in "
                 "training: mend or empty the cell."
             )
-            found.append(TableWarning("cells", message, kind.name))
-    return found
+            yield TableWarning("cells", message, kind.name)
 
 
-def _values(table: RawTable) -> list[TableWarning]:
+def _values(table: RawTable) -> Iterator[TableWarning]:
     """Columns of numbers that count rows, or hold a number which stands for a missing one."""
-    found = []
     for kind in table.kinds.values():
         column = table.frame[kind.name]
         if kind.kind != "number" or column.dtype != np.float64 or len(table) < _FEWEST_ROWS:
@@ -86,22 +83,19 @@ def _values(table: RawTable) -> list[TableWarning]:
                     f"Column {kind.name!r} goes {'up' if steps[0] > 0 else 'down'} from row to row: if it only counts "
                     f"them, leave it out: --drop {shlex.quote(kind.name)}."
                 )
-                found.append(TableWarning("order", message, kind.name))
+                yield TableWarning("order", message, kind.name)
         code, count = _sentinel(values[np.isfinite(values)])
         if count:
             message = (
                 f"Column {kind.name!r} holds {code:g} in {count:,} rows, far from its other numbers: if it stands for "
                 "a missing one, empty these cells."
             )
-            found.append(TableWarning("cells", message, kind.name))
-    return found
+            yield TableWarning("cells", message, kind.name)
 
 
 def _sentinel(values: NDArray[np.float64]) -> tuple[float, int]:
     """A number such as -999 that stands far from all others and comes often, and how often."""
-    if not len(values):
-        return 0.0, 0
-    for code in (float(values.min()), float(values.max())):
+    for code in (float(values.min()), float(values.max())) if len(values) else ():
         count = int((values == code).sum())
         if abs(code) not in _SENTINELS or count < max(2, 0.005 * len(values)) or count == len(values):
             continue
@@ -121,23 +115,16 @@ def split_warnings(table: RawTable) -> list[TableWarning]:
 
 def split_columns(table: RawTable) -> list[str]:
     """Columns that say which rows train and test: an input like this is a slip nobody would notice."""
-    found = []
-    for name, kind in table.kinds.items():
-        if kind.kind == "category":
-            words = {text.casefold() for text in texts_of(table.frame[name])[0]}
-            if {"train", "test"} <= words <= _SPLIT_WORDS:
-                found.append(name)
-    return found
+    categories = [name for name, kind in table.kinds.items() if kind.kind == "category"]
+    words = {name: {text.casefold() for text in texts_of(table.frame[name])[0]} for name in categories}
+    return [name for name in categories if {"train", "test"} <= words[name] <= _SPLIT_WORDS]
 
 
-def _leaks(table: RawTable) -> list[TableWarning]:
+def _leaks(table: RawTable) -> Iterator[TableWarning]:
     """Columns that separate the classes alone; of several classes each from the others."""
     heads = [table.labels == k for k in range(1 if len(table.classes) == 2 else 0, len(table.classes))]
     heads = [head for head in heads if min(int(head.sum()), int((~head).sum())) >= _FEWEST]
-    if not heads:
-        return []
-    found = []
-    for kind in table.kinds.values():
+    for kind in table.kinds.values() if heads else ():
         if not kind.is_input:
             continue
         area, how = 2.0, ""
@@ -150,8 +137,7 @@ def _leaks(table: RawTable) -> list[TableWarning]:
                 f"Column {kind.name!r} alone {how} (AUROC {area:.3f}): if it becomes known only with the outcome, "
                 f"leave it out: --drop {shlex.quote(kind.name)}."
             )
-            found.append(TableWarning("leak", message, kind.name))
-    return found
+            yield TableWarning("leak", message, kind.name)
 
 
 def _area_of(table: RawTable, name: str, labels: NDArray[np.int64]) -> tuple[float, str]:
@@ -171,9 +157,8 @@ def _area_of(table: RawTable, name: str, labels: NDArray[np.int64]) -> tuple[flo
         return max(best, _either_way(finite, labels)), "separates the classes"
     if kind.kind in ("number", "date"):
         code = CODES[kind.kind].fit(kind, column)
-        if code is None:
-            return best, ""
-        return max(best, _either_way(code.encode(column)[:, 0], labels)), "separates the classes"
+        area = 0.0 if code is None else _either_way(code.encode(column)[:, 0], labels)
+        return max(best, area), "separates the classes"
     return max(best, _area_of_texts(texts_of(column)[1], labels)), "separates the classes"
 
 
@@ -194,48 +179,38 @@ def _either_way(scores: NDArray[Any], labels: NDArray[np.int64]) -> float:
     return max(area, 1 - area)
 
 
-def _order(table: RawTable) -> list[TableWarning]:
+def _order(table: RawTable) -> Iterator[TableWarning]:
     """Rows that are sorted by the target."""
-    if len(table.classes) > 2:
-        return _order_of_classes(table)
-    positives = int(table.labels.sum())
-    if min(positives, len(table) - positives) < _FEWEST:
-        return []
-    area = _either_way(np.arange(len(table)), table.labels)
-    if area < _ORDERED:
-        return []
+    counts = np.bincount(table.labels)
+    if len(table.classes) > 2:  # in blocks: the class changes from row to row far less often than by chance
+        share = counts / len(table)
+        expected = len(table) * (1 - float(share @ share))
+        if expected < _FEWEST or np.count_nonzero(np.diff(table.labels)) > (1 - _ORDERED) * expected:
+            return
+        shown = ""
+    else:
+        if len(counts) < 2 or counts.min() < _FEWEST:
+            return
+        area = _either_way(np.arange(len(table)), table.labels)
+        if area < _ORDERED:
+            return
+        shown = f" (AUROC {area:.3f} of the row number)"
     message = (
-        f"The rows are sorted by the target (AUROC {area:.3f} of the row number): any column that counts rows or time "
-        "gives the answer away; check how the table was put together."
+        f"The rows are sorted by the target{shown}: any column that counts rows or time gives the answer away; check "
+        "how the table was put together."
     )
-    return [TableWarning("order", message)]
+    yield TableWarning("order", message)
 
 
-def _order_of_classes(table: RawTable) -> list[TableWarning]:
-    """Rows whose classes stand in blocks: the class changes from row to row far less often than by chance."""
-    share = np.bincount(table.labels) / len(table)
-    expected = len(table) * (1 - float(share @ share))
-    if expected < _FEWEST or np.count_nonzero(np.diff(table.labels)) > (1 - _ORDERED) * expected:
-        return []
-    message = (
-        "The rows are sorted by the target: any column that counts rows or time gives the answer away; check how the "
-        "table was put together."
-    )
-    return [TableWarning("order", message)]
-
-
-def _duplicates(table: RawTable) -> list[TableWarning]:
+def _duplicates(table: RawTable) -> Iterator[TableWarning]:
     inputs = [name for name, kind in table.kinds.items() if kind.is_input]
-    if not inputs:
-        return []
-    copies = int(table.frame[[*inputs, table.target]].duplicated().sum())
-    if copies <= _COPIES * len(table):
-        return []
-    message = (
-        f"{copies:,} of {len(table):,} rows repeat an earlier row in every column: where copies stand in training and "
-        "test rows alike, the figures flatter; remove them unless they are cases of their own."
-    )
-    return [TableWarning("duplicates", message)]
+    copies = int(table.frame[[*inputs, table.target]].duplicated().sum()) if inputs else 0
+    if copies > _COPIES * len(table):
+        message = (
+            f"{copies:,} of {len(table):,} rows repeat an earlier row in every column: where copies stand in training "
+            "and test rows alike, the figures flatter; remove them unless they are cases of their own."
+        )
+        yield TableWarning("duplicates", message)
 
 
 def floor_warnings(table: RawTable, texts: Sequence[str], confidence: float, share: float) -> list[TableWarning]:

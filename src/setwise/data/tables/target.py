@@ -15,15 +15,7 @@ from setwise.data.tables.codes import texts_of
 from setwise.data.tables.values import MISSING_LABELS, near_column, to_number
 
 # Pairs whose second value is the positive one whatever the counts: nobody means label 0 when asking for positives.
-_USUAL_PAIRS = (
-    ("0", "1"),
-    ("-1", "1"),
-    ("false", "true"),
-    ("no", "yes"),
-    ("n", "y"),
-    ("f", "t"),
-    ("negative", "positive"),
-)
+_USUAL = {"0": "1", "-1": "1", "false": "true", "no": "yes", "n": "y", "f": "t", "negative": "positive"}
 _MANY = 20  # different values of a target that look like a quantity
 MOST_CLASSES = 50  # values of a target that may all be classes
 
@@ -87,9 +79,8 @@ class Target:
         if positive is not None:
             chosen = value_name(positive)
             if chosen not in counts:
-                near = {text.casefold(): text for text in counts}.get(chosen.casefold()) or _same_truth(
-                    positive, counts
-                )
+                alike = {text.casefold(): text for text in counts}
+                near = alike.get(chosen.casefold()) or _same_truth(positive, alike)
                 if near is None:
                     shown = ", ".join(map(repr, sorted(counts)[:8]))
                     raise InputError(
@@ -101,7 +92,7 @@ class Target:
             raise InputError(self._too_many())
         else:
             low, high = sorted(counts, key=lambda value: (to_number(value) or 0.0, value.casefold()))
-            usual = any({value.casefold() for value in counts} == set(pair) for pair in _USUAL_PAIRS)
+            usual = _USUAL.get(low.casefold()) == high.casefold()
             chosen = high if usual or counts[high] <= counts[low] else low
         others = [value for value in counts if value != chosen]
         return chosen, others[0] if len(others) == 1 else None
@@ -154,13 +145,10 @@ class Target:
         )
 
 
-def _same_truth(positive: object, values: Mapping[str, int]) -> str | None:
+def _same_truth(positive: object, folded: Mapping[str, str]) -> str | None:
     """The value that 1 and True mean in a pair of truth values, such as yes."""
-    folded = {value.casefold(): value for value in values}
-    for low, high in _USUAL_PAIRS:
-        if set(folded) == {low, high} and str(positive).casefold() in ("1", "true"):
-            return folded[high]
-    return None
+    high = next((_USUAL[low] for low in folded if len(folded) == 2 and _USUAL.get(low) in folded), None)
+    return folded[high] if high is not None and str(positive).casefold() in ("1", "true") else None
 
 
 def value_name(value: object) -> str:

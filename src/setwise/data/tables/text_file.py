@@ -40,6 +40,7 @@ _WIDEST_CODE = 32  # bytes
 # Windows-1252, and latin-1 for the five bytes without a meaning there.
 _WINDOWS = "".join(bytes([k]).decode("cp1252", "ignore") or chr(k) for k in range(256))
 _EXCEL = "an Excel workbook; save the sheet as CSV, or read it with pandas.read_excel and pass the frame in Python"
+_PICKLE = "a pickle; open it where it was made and save the table as CSV or Parquet"
 _OTHER_FORMATS = {
     b"PK\x03\x04": "an archive within an archive; unpack it first",
     b"\xd0\xcf\x11\xe0": "an old Excel workbook; save the sheet as CSV",
@@ -48,9 +49,7 @@ _OTHER_FORMATS = {
     b"\x89HDF": "an HDF5 file; read it with pandas.read_hdf and pass the frame in Python",
     b"\x93NUMPY": "a NumPy array; pass its columns in Python",
     b"ARROW1": "a Feather file; read it with pandas.read_feather and pass the frame in Python",
-    b"\x80\x03": "a pickle; open it where it was made and save the table as CSV or Parquet",
-    b"\x80\x04": "a pickle; open it where it was made and save the table as CSV or Parquet",
-    b"\x80\x05": "a pickle; open it where it was made and save the table as CSV or Parquet",
+    **dict.fromkeys([b"\x80\x03", b"\x80\x04", b"\x80\x05"], _PICKLE),
     b"$FL2@(#)": "an SPSS file; read it with pandas.read_spss and pass the frame in Python",
     b"<stata": "a Stata file; read it with pandas.read_stata and pass the frame in Python",
     b"Obj\x01": "an Avro file; save the table as Parquet or CSV",

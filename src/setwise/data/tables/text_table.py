@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import re
 import warnings
@@ -96,7 +97,7 @@ class TextTable:
         """The rows, some at a time; columns other than ``texts`` may change their type between blocks."""
         pandas = extra("pandas", "tables")
         wanted = self._wanted(columns)
-        with Utf8Stream(self.path, self.dialect.sep) as stream, self._said():
+        with Utf8Stream(self.path, self.dialect.sep) as stream, _one_line_errors(self.path, self.dialect):
             rows, complete = 0, True
             for part in self._parse(stream, wanted, {*texts, *self.dialect.codes}, chunksize=_ROWS, low_memory=False):
                 rows += len(part)
@@ -110,7 +111,7 @@ class TextTable:
         return [name for name in self.dialect.columns if columns is None or name in columns]
 
     def _read(self, columns: Sequence[str], texts: set[str]) -> pd.DataFrame:
-        with Utf8Stream(self.path, self.dialect.sep) as stream, self._said():
+        with Utf8Stream(self.path, self.dialect.sep) as stream, _one_line_errors(self.path, self.dialect):
             frame = self._parse(stream, columns, texts)
             self._check_widths(stream, len(frame), columns, complete=self._is_complete(frame))
             self._note(stream)
@@ -139,9 +140,6 @@ class TextTable:
                 **options,
             )
 
-    def _said(self) -> _ParserErrors:
-        return _ParserErrors(self.path, self.dialect)
-
     def _note(self, stream: Utf8Stream) -> None:
         self.info.notes += [note for note in stream.notes if note not in self.info.notes]
 
@@ -158,39 +156,29 @@ class TextTable:
         """
         dialect, width = self.dialect, len(self.dialect.names)
         exact = dialect.sep != " " and len(columns) == width and not stream.quoted
-        if complete or (exact and stream.count == rows * (width - 1)):
-            return
-        for line, found in _other_widths(self.path, dialect, width):
-            raise InputError(ragged(self.path, dialect.sep, width, line, found))
+        if not complete and not (exact and stream.count == rows * (width - 1)):
+            _check_every_width(self.path, dialect)
 
 
-class _ParserErrors:
+@contextlib.contextmanager
+def _one_line_errors(path: Path, dialect: Dialect) -> Iterator[None]:
     """Turns what pandas says of a file into one line that names it."""
-
-    def __init__(self, path: Path, dialect: Dialect) -> None:
-        self.path, self.dialect = path, dialect
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        errors = extra("pandas", "tables").errors
-        if isinstance(error, errors.EmptyDataError):
-            raise InputError(f"Expected {self.path} to hold rows below its header, but there are none.") from None
-        if not isinstance(error, errors.ParserError):
-            return
+    errors = extra("pandas", "tables").errors
+    try:
+        yield
+    except errors.EmptyDataError:
+        raise InputError(f"Expected {path} to hold rows below its header, but there are none.") from None
+    except errors.ParserError as error:
         text = str(error)
         if re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", text):
-            for line, width in _other_widths(self.path, self.dialect, len(self.dialect.names)):
-                message = ragged(self.path, self.dialect.sep, len(self.dialect.names), line, width)
-                raise InputError(message) from error
+            _check_every_width(path, dialect, error)
         if found := re.search(r"EOF inside string starting at row (\d+)", text):
             raise InputError(
-                f"Expected quotes in {self.path} to come in pairs, but one after line "
-                f"{int(found[1]) + self.dialect.skip} stays open; close or "
-                "remove it."
+                f"Expected quotes in {path} to come in pairs, but one after line {int(found[1]) + dialect.skip} stays "
+                "open; close or remove it."
             ) from error
         reason = text.partition("\n")[0].rstrip(".")
-        raise InputError(f"Expected {self.path} to be a CSV table, but it cannot be parsed: {reason}.") from error
+        raise InputError(f"Expected {path} to be a CSV table, but it cannot be parsed: {reason}.") from error
 
 
 def _read_head(stream: io.RawIOBase) -> tuple[bytes, bool]:
@@ -207,16 +195,16 @@ def _read_head(stream: io.RawIOBase) -> tuple[bytes, bool]:
     return b"".join(parts), False
 
 
-def _other_widths(path: Path, dialect: Dialect, width: int) -> Iterator[tuple[int, int]]:
-    """Line and fields of the first row of another width; Arrow finds it fast, Python's reader says where it is."""
+def _check_every_width(path: Path, dialect: Dialect, cause: Exception | None = None) -> None:
+    """Refuse the first row of another width; Arrow finds out fast, Python's reader says where it is."""
+    width = len(dialect.names)
     if dialect.plain and _all_wide(path, dialect, width):
         return
     with Utf8Stream(path) as stream, wide_cells():
         lines = io.TextIOWrapper(io.BufferedReader(stream), encoding="utf-8", newline="")
         for row in normal_rows(lines, dialect.sep):
             if row.line > dialect.skip and len(row.cells) != width:
-                yield row.line, len(row.cells)
-                return
+                raise InputError(ragged(path, dialect.sep, width, row.line, len(row.cells))) from cause
 
 
 def _all_wide(path: Path, dialect: Dialect, width: int) -> bool:
@@ -248,7 +236,12 @@ def _guessed(pandas: Any, column: Any, *, codes: bool) -> bool:
     if codes and types.is_numeric_dtype(column.dtype):
         values = column.to_numpy(dtype=np.float64)
         return bool(np.all((values == np.floor(values)) | np.isnan(values)))
-    return column.dtype == object and types.infer_dtype(column, skipna=True) not in ("string", "empty")
+    return _is_mixed(pandas, column)
+
+
+def _is_mixed(pandas: Any, column: Any) -> bool:
+    """Whether a column of objects holds more than texts."""
+    return column.dtype == object and pandas.api.types.infer_dtype(column, skipna=True) not in ("string", "empty")
 
 
 def _plain(pandas: Any, column: Any, *, text: bool, lazy: bool = False) -> Any:
@@ -256,9 +249,7 @@ def _plain(pandas: Any, column: Any, *, text: bool, lazy: bool = False) -> Any:
     truth = pandas.api.types.is_bool_dtype(column.dtype)
     if not text and not truth and pandas.api.types.is_numeric_dtype(column.dtype):
         return pandas.Series(column.to_numpy(dtype=np.float64), copy=False)
-    if truth or (
-        column.dtype == object and pandas.api.types.infer_dtype(column, skipna=True) not in ("string", "empty")
-    ):
+    if truth or _is_mixed(pandas, column):
         column = column.map(str, na_action="ignore")  # truth values, and whole numbers beyond 64 bits
     elif lazy and not text and is_mostly_distinct(column):
         return column

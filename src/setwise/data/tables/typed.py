@@ -119,8 +119,8 @@ def frame_of_pandas(source: pd.DataFrame, columns: Collection[str] | None, texts
     return pandas.DataFrame(made, index=range(len(source)), copy=False)  # type: ignore[no-any-return]
 
 
-def frame_of_mapping(source: Mapping[Any, Any], columns: Collection[str] | None, texts: Collection[str]) -> Any:
-    """Columns by name, each a sequence, as a frame of numbers, dates and texts."""
+def frame_of_mapping(source: Mapping[Any, Any]) -> Any:
+    """Columns by name, each a sequence, as a frame of pandas."""
     pandas = extra("pandas", "tables")
     for name, values in source.items():
         if not hasattr(values, "__len__"):
@@ -131,8 +131,7 @@ def frame_of_mapping(source: Mapping[Any, Any], columns: Collection[str] | None,
     if len(set(lengths.values())) > 1:
         shown = ", ".join(f"{name!r} has {length}" for name, length in list(lengths.items())[:4])
         raise InputError(f"Expected all columns of the table to have the same length, but {shown}.")
-    made = {name: _series(values) for name, values in source.items()}
-    return frame_of_pandas(pandas.DataFrame(made), columns, texts)
+    return pandas.DataFrame({name: _series(values) for name, values in source.items()})
 
 
 def _series(values: Any) -> Any:
@@ -156,24 +155,20 @@ def _arrow_series(column: pa.ChunkedArray, name: str, where: str, *, text: bool)
         if not _is_text(arrow, kind.value_type):
             return _arrow_series(column.cast(kind.value_type), name, where, text=text)
         return categorical(column)
-    if _is_text(arrow, kind) or getattr(types, "is_string_view", lambda _: False)(kind):
+    if _is_text(arrow, kind) or types.is_time(kind) or getattr(types, "is_string_view", lambda _: False)(kind):
         return categorical(column.cast(arrow.string()).dictionary_encode())
     if types.is_boolean(kind):
-        texts = compute.if_else(column, "True", "False")
-        return categorical(texts.dictionary_encode())
+        return categorical(compute.if_else(column, "True", "False").dictionary_encode())
     if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind) or types.is_null(kind):
         floats = column.cast(arrow.float64(), safe=False).to_numpy()
-        series = pandas.Series(np.asarray(floats, dtype=np.float64), copy=False)
-        return _as_texts(series, name) if text else series
+        return _numbers(floats, name, text=text)
     if types.is_date(kind) or types.is_timestamp(kind):
         exact = types.is_timestamp(kind) and kind.unit == "ns"
         dates = column.cast(arrow.timestamp("ns" if exact else "us"), safe=False)
         return pandas.Series(_nanoseconds(dates.to_numpy()), copy=False)
     if types.is_duration(kind):
         seconds = column.cast(arrow.duration("ns"), safe=False).cast(arrow.int64()).to_numpy() / 1e9
-        return pandas.Series(np.asarray(seconds, dtype=np.float64), copy=False)
-    if types.is_time(kind):
-        return categorical(column.cast(arrow.string()).dictionary_encode())
+        return _numbers(seconds, name)
     raise InputError(
         f"Expected column {name!r} of {where} to hold numbers or texts, but it holds {kind}; make numbers or texts of "
         "them, or write the file without the column."
@@ -203,16 +198,15 @@ def _pandas_series(column: Any, name: str, *, text: bool) -> Any:  # noqa: C901,
             raise InputError(f"Expected column {name!r} to hold numbers or texts, but it holds complex numbers.")
         if text and types.is_integer_dtype(kind):  # exact beyond 2**53 too
             return _texts(column, name)
-        series = pandas.Series(column.to_numpy(dtype=np.float64, na_value=np.nan), copy=False)
-        return _as_texts(series, name) if text else series
+        return _numbers(column.to_numpy(dtype=np.float64, na_value=np.nan), name, text=text)
     return _texts(column, name)
 
 
-def _as_texts(column: Any, name: str) -> Any:
-    """Numbers as texts where all are whole; others need no text, since no sign in them can be misread."""
-    values = column.to_numpy()
-    present = values[np.isfinite(values)]
-    return _texts(column, name) if np.all(present == np.floor(present)) else column
+def _numbers(values: Any, name: str, *, text: bool = False) -> Any:
+    """Numbers, as texts on request where all are whole; others need no text, since no sign in them can be misread."""
+    column = extra("pandas", "tables").Series(np.asarray(values, dtype=np.float64), copy=False)
+    present = column[np.isfinite(column)]
+    return _texts(column, name) if text and np.all(present == np.floor(present)) else column
 
 
 def _nanoseconds(moments: Any) -> Any:
