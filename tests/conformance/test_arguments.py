@@ -148,6 +148,9 @@ def test_programs_and_exact_values_check_their_arguments(case_with_exact: Case) 
             face(scores, labels * 9, **settings)
         with pytest.raises(TypeError, match=r"`(scores|input)`"):
             face(scores.long(), labels, **settings)
+        if face is case.program:
+            with pytest.raises(InputError, match="`weight`.*-1"):
+                face(scores, labels, weight=-torch.ones(4), **settings)
         if "margin" in settings:
             with pytest.raises(InputError, match="`margin`"):
                 face(scores, labels, **{**settings, "margin": -1.0})

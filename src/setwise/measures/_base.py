@@ -122,6 +122,8 @@ def read_vectors(scores: Tensor, labels: Tensor, weight: Tensor | None) -> tuple
     scores, weight = prepare(scores, labels, weight, ("scores", "labels"))
     if scores.ndim != 1:
         raise _checks.InputError(f"Expected `scores` to be of shape (n,), but got {tuple(scores.shape)}.")
+    if weight is not None:
+        _checks.all_non_negative("weight", weight)
     return scores, positives(labels, name="labels"), weight
 
 

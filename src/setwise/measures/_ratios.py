@@ -79,6 +79,8 @@ def read_box(
     scores, weight = prepare(scores, labels, weight, ("scores", "labels"))
     if scores.ndim == 0:
         raise _checks.InputError("Expected `scores` to be of shape (*batch, n), but got ().")
+    if weight is not None:
+        _checks.all_non_negative("weight", weight)
     return scores.tanh() if link == "tanh" else scores, positives(labels, name="labels"), weight
 
 

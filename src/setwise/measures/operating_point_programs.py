@@ -199,8 +199,6 @@ def _objective(pieces: _Pieces, rule: Rule, P: float, N: float) -> tuple[Tensor,
 
 def _pieces(scores: Tensor, labels: Tensor, weight: Tensor | None, chosen: Settings) -> _Pieces:
     scores, positive, weight = read_vectors(scores, labels, weight)
-    if weight is not None:
-        _checks.all_non_negative("weight", weight)
     w = torch.ones_like(scores.detach()) if weight is None else weight.to(scores)
     on_positives, on_negatives = torch.where(positive, w, 0), torch.where(positive, 0, w)
     # The loss counts such a set as undefined; of no samples there is no rate to hold or to minimize.
