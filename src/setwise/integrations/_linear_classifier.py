@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -32,6 +32,7 @@ from setwise.measures import Measure, parse
 _REPEATS = ((5_000, 4), (20_000, 2))  # rows up to which cross-validation is repeated so often
 
 
+@dataclass(eq=False, repr=False)
 class MeasureLinearClassifier(PositiveClass, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A linear classifier of two classes, fitted to the measure you report where that pays.
 
@@ -74,30 +75,17 @@ class MeasureLinearClassifier(PositiveClass, ClassifierMixin, BaseEstimator):  #
         feature_names_in_: Their names, where ``X`` was a DataFrame.
     """
 
-    def __init__(
-        self,
-        measure: str = "auc",
-        *,
-        strengths: Sequence[float] = STRENGTHS,
-        Cs: Sequence[float] = CS,
-        folds: int = 5,
-        repeats: int | None = None,
-        threshold: str = "auto",
-        subject_to: str | Sequence[str] | None = None,
-        confidence: float | None = None,
-        pos_label: Any = None,
-        random_state: int | np.random.RandomState | None = 0,
-    ) -> None:
-        self.measure = measure
-        self.strengths = strengths
-        self.Cs = Cs
-        self.folds = folds
-        self.repeats = repeats
-        self.threshold = threshold
-        self.subject_to = subject_to
-        self.confidence = confidence
-        self.pos_label = pos_label
-        self.random_state = random_state
+    measure: str = "auc"
+    _: KW_ONLY
+    strengths: Sequence[float] = STRENGTHS
+    Cs: Sequence[float] = CS
+    folds: int = 5
+    repeats: int | None = None
+    threshold: str = "auto"
+    subject_to: str | Sequence[str] | None = None
+    confidence: float | None = None
+    pos_label: Any = None
+    random_state: int | np.random.RandomState | None = 0
 
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Select and fit the model, and choose the threshold.

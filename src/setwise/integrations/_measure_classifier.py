@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -26,6 +27,7 @@ from setwise.training import Recipe
 from setwise.training.loop import MEASURE, TrainConfig
 
 
+@dataclass(eq=False, repr=False)
 class MeasureClassifier(PositiveClass, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A classifier of tables that is trained on the measure you report, and decides at the threshold it is best at.
 
@@ -86,50 +88,27 @@ class MeasureClassifier(PositiveClass, ClassifierMixin, BaseEstimator):  # type:
         feature_names_in_: Their names, where ``X`` was a DataFrame.
     """
 
-    def __init__(
-        self,
-        measure: str = "auc",
-        network: Callable[[int, int], nn.Module] | None = None,
-        *,
-        hidden_layer_sizes: Sequence[int] = (64,),
-        folds: int = 5,
-        max_iter: int = 200,
-        batch_size: int = 1024,
-        learning_rate: float = 0.03,
-        weight_decay: float = 1.0,
-        blend: float = 0.5,
-        class_weight: Mapping[Any, float] | str | None = None,
-        threshold: float | str = "auto",
-        standardize: bool = True,
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
-        n_iter_no_change: int = 10,
-        tol: float = 1e-4,
-        random_state: int | np.random.RandomState | None = None,
-        subject_to: str | Sequence[str] | None = None,
-        confidence: float | None = None,
-        pos_label: Any = None,
-    ) -> None:
-        self.measure = measure
-        self.network = network
-        self.hidden_layer_sizes = hidden_layer_sizes
-        self.folds = folds
-        self.max_iter = max_iter
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.blend = blend
-        self.class_weight = class_weight
-        self.threshold = threshold
-        self.standardize = standardize
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.tol = tol
-        self.random_state = random_state
-        self.subject_to = subject_to
-        self.confidence = confidence
-        self.pos_label = pos_label
+    measure: str = "auc"
+    network: Callable[[int, int], nn.Module] | None = None
+    _: KW_ONLY
+    hidden_layer_sizes: Sequence[int] = (64,)
+    folds: int = 5
+    max_iter: int = 200
+    batch_size: int = 1024
+    learning_rate: float = 0.03
+    weight_decay: float = 1.0
+    blend: float = 0.5
+    class_weight: Mapping[Any, float] | str | None = None
+    threshold: float | str = "auto"
+    standardize: bool = True
+    early_stopping: bool = False
+    validation_fraction: float = 0.1
+    n_iter_no_change: int = 10
+    tol: float = 1e-4
+    random_state: int | np.random.RandomState | None = None
+    subject_to: str | Sequence[str] | None = None
+    confidence: float | None = None
+    pos_label: Any = None
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Train the networks and choose the threshold.

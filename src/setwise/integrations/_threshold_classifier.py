@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -24,6 +25,7 @@ def _has_probabilities(self: ThresholdClassifier) -> bool:
     return True
 
 
+@dataclass(eq=False, repr=False)
 class ThresholdClassifier(PositiveClass, ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     """A two-class classifier that decides at a threshold chosen under constraints.
 
@@ -60,24 +62,14 @@ class ThresholdClassifier(PositiveClass, ClassifierMixin, MetaEstimatorMixin, Ba
         n_features_in_: Columns of ``X``, where the classifier knows.
     """
 
-    def __init__(
-        self,
-        estimator: Any,
-        *,
-        maximize: str = "f1",
-        subject_to: str | Sequence[str] | None = None,
-        confidence: float | None = None,
-        pos_label: Any = None,
-        cv: Any = None,
-        ensemble: bool = True,
-    ) -> None:
-        self.estimator = estimator
-        self.maximize = maximize
-        self.subject_to = subject_to
-        self.confidence = confidence
-        self.pos_label = pos_label
-        self.cv = cv
-        self.ensemble = ensemble
+    estimator: Any
+    _: KW_ONLY
+    maximize: str = "f1"
+    subject_to: str | Sequence[str] | None = None
+    confidence: float | None = None
+    pos_label: Any = None
+    cv: Any = None
+    ensemble: bool = True
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Choose the threshold: on these rows, or with ``cv`` on out-of-fold scores of them, and fit on all."""

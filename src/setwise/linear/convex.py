@@ -77,8 +77,8 @@ def fit_auc_hinge(
     """
     features, positive, weights = read_problem(X, y, weight, l1=l1, l2=l2, margin=margin)
     scale = features.scale
-    middle = read_vector("center", center, features.columns) * scale
-    first = middle if start is None else read_vector("start", start, features.columns) * scale
+    middle = read_vector("center", center, (features.columns,)) * scale
+    first = middle if start is None else read_vector("start", start, (features.columns,)) * scale
     penalties = {"l1": l1 / scale, "l2": l2 / scale**2, "center": middle}
     settings = {"tolerance": tolerance, "max_evaluations": max_evaluations}
     found = minimize_auc_hinge(features, PairPlane(positive, weights, margin), first, **penalties, **settings)
@@ -174,10 +174,10 @@ def fit_hinge(
     share = np.full(len(positive), 1 / len(positive)) if weights is None else weights / weights.sum()
     loss = _hinge(features, np.where(positive, 1.0, -1.0), share, margin)
     scale = features.scale
-    middle = np.append(read_vector("center", center, features.columns) * scale, 0.0)
+    middle = np.append(read_vector("center", center, (features.columns,)) * scale, 0.0)
     first = middle
     if start is not None:
-        given = read_vector("start", start, features.columns + 1)
+        given = read_vector("start", start, (features.columns + 1,))
         first = np.append(given[:-1] * scale, given[-1] + features.offset(given[:-1]))
     found = minimize(
         loss,
@@ -278,12 +278,12 @@ def read_problem(
     return features, positive, weights
 
 
-def read_vector(name: str, value: ArrayLike | None, size: int) -> Floats:
+def read_vector(name: str, value: ArrayLike | None, shape: tuple[int, ...], expected: str = "to be of shape") -> Floats:
     """One finite number for each coefficient; zeros for None."""
     if value is None:
-        return np.zeros(size)
+        return np.zeros(shape)
     array = _checks.to_numpy(name, value).astype(np.float64)
-    if array.shape != (size,):
-        raise _checks.InputError(f"Expected `{name}` to be of shape {(size,)}, but got {array.shape}.")
+    if array.shape != shape:
+        raise _checks.InputError(f"Expected `{name}` {expected} {shape}, but got {array.shape}.")
     _checks.all_finite(name, array)
     return array

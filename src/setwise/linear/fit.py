@@ -35,7 +35,7 @@ from setwise import _checks, metrics
 from setwise._checks import InputError
 from setwise._types import Floats
 from setwise.linear.continuation import WIDTHS, Labelled, Penalty, follow, hard_value
-from setwise.linear.convex import PairPlane, minimize_auc_hinge
+from setwise.linear.convex import PairPlane, minimize_auc_hinge, read_vector
 from setwise.linear.features import Features
 from setwise.linear.logistic import fit_logistic, fit_softmax
 from setwise.measures import Measure, parse
@@ -193,13 +193,7 @@ def _start(rows: Labelled, start: ArrayLike | None, shape: tuple[int, ...]) -> t
 
 
 def _coefficients(name: str, value: ArrayLike | None, shape: tuple[int, ...]) -> Floats:
-    if value is None:
-        return np.zeros(shape)
-    array = np.asarray(_checks.to_numpy(name, value), np.float64)
-    if array.shape != shape:
-        raise InputError(f"Expected `{name}` to hold coefficients of shape {shape}, but got {array.shape}.")
-    _checks.all_finite(name, array)
-    return array
+    return read_vector(name, value, shape, "to hold coefficients of shape")
 
 
 def _per_column(name: str, value: float | ArrayLike, columns: int) -> Floats:

@@ -70,8 +70,8 @@ def fit_auc_squared_hinge(
     terms = (Term(1.0, margin, 2),)
     scale = features.scale
     curve = l2 / scale**2
-    middle = read_vector("center", center, features.columns) * scale
-    u = middle if start is None else read_vector("start", start, features.columns) * scale
+    middle = read_vector("center", center, (features.columns,)) * scale
+    u = middle if start is None else read_vector("start", start, (features.columns,)) * scale
     zero = np.zeros(len(positive))
     norm = float(np.linalg.norm(features.gradient(evaluate_numpy(zero, positive, weights, terms, scale=None)[1])))
     scores = features.scores(u)

@@ -68,9 +68,11 @@ class DateCode(ColumnCode):
     @property
     def columns(self) -> tuple[str, ...]:
         """One for each part, and where the date was missing."""
-        words = {part: part for part in self.PARTS} | {"days": f"days since {self.origin}"}
-        names = [f"{self.name} ({words[part]})" for part in self.parts]
+        names = [f"{self.name} ({part})" for part in self._named_parts()]
         return (*names, *((f"{self.name}=(missing)",) if self.indicator else ()))
+
+    def _named_parts(self) -> list[str]:
+        return [f"days since {self.origin}" if part == "days" else part for part in self.parts]
 
     @property
     def taken_for(self) -> str:
@@ -79,9 +81,8 @@ class DateCode(ColumnCode):
 
     def note(self) -> str:
         """Which parts are taken."""
-        names = [f"days since {self.origin}" if part == "days" else part for part in self.parts]
         missing = "; a further input says where it is missing" if self.indicator else ""
-        return f"date: {', '.join(names)}{missing}"
+        return f"date: {', '.join(self._named_parts())}{missing}"
 
     def encode(self, column: Any, news: News | None = None, first_row: int = 1) -> Floats:
         """The parts as numbers."""
@@ -127,17 +128,15 @@ class DateCode(ColumnCode):
 def _part(moments: NDArray[np.datetime64], part: str, origin: str, *, clock: bool = False) -> NDArray[np.float64]:
     """One part of dates as numbers; of a clock all hours, which may be more than 24 of a duration."""
     days = moments.astype("datetime64[D]")
+    found: Any
     if part == "days":
-        return _as_floats((moments - np.datetime64(origin, "ns")) / _DAY)
-    if part == "month":
-        return _as_floats(moments.astype("datetime64[M]").astype(np.int64) % 12 + 1)
-    if part == "day":
-        return _as_floats((days - moments.astype("datetime64[M]").astype("datetime64[D]")) / _DAY + 1.0)
-    if part == "weekday":  # Monday is 0; 1970-01-01 was a Thursday
-        return _as_floats((days.astype(np.int64) + 3) % 7)
-    start = np.datetime64(origin, "ns") if clock else days.astype("datetime64[ns]")
-    return _as_floats((moments - start) / np.timedelta64(1, "h"))
-
-
-def _as_floats(values: Any) -> NDArray[np.float64]:
-    return np.asarray(values, dtype=np.float64)
+        found = (moments - np.datetime64(origin, "ns")) / _DAY
+    elif part == "month":
+        found = moments.astype("datetime64[M]").astype(np.int64) % 12 + 1
+    elif part == "day":
+        found = (days - moments.astype("datetime64[M]").astype("datetime64[D]")) / _DAY + 1.0
+    elif part == "weekday":  # Monday is 0; 1970-01-01 was a Thursday
+        found = (days.astype(np.int64) + 3) % 7
+    else:
+        found = (moments - (np.datetime64(origin, "ns") if clock else days)) / np.timedelta64(1, "h")
+    return np.asarray(found, dtype=np.float64)

@@ -57,8 +57,8 @@ _CODE_NAME = re.compile(
     r"(^|.*[\s_.\-])(zip|zip_?code|post_?code|postal_?code|plz|code|fips|naics|sic)$", re.IGNORECASE
 )
 _IDENTIFIERS = {
-    "e-mail address": re.compile(r"[^@\s]+@[^@\s]+\.\w{2,}"),
-    "UUID": re.compile(r"\{?[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\}?", re.IGNORECASE),
+    "an e-mail address": re.compile(r"[^@\s]+@[^@\s]+\.\w{2,}"),
+    "a UUID": re.compile(r"\{?[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\}?", re.IGNORECASE),
 }
 _DATE_NAME = re.compile(r"(^|.*[\s_.\-])(date|day|datum|dt|dob|when|year|month)([\s_.\-].*|$)|.*Date$", re.IGNORECASE)
 _EPOCH_NAME = re.compile(
@@ -309,11 +309,11 @@ class _Texts:
             if distinct > most and sum(pattern.fullmatch(text) is not None for text in looked) >= _DISTINCT * len(
                 looked
             ):
-                return f"{_an(what)} in nearly every row"
+                return f"{what} in nearly every row"
         if names_rows(self.name) and distinct > max(20, 0.1 * total):
             return f"{distinct:,} texts that name things, and its name says so"
         if distinct >= _DISTINCT * total:
-            words = [_words(text) for text in self.texts[:_SAMPLE]]
+            words = [re.findall(r"\w+", text.casefold()) for text in looked]
             every = [word for found in words for word in found]
             # Free texts share words; names and codes have their own.
             if sum(map(len, words)) < 1.5 * len(words) or len(set(every)) > 0.6 * len(every):
@@ -353,14 +353,6 @@ class _Texts:
 def _odd_note(count: int, text: str) -> str:
     """What is said of cells that are no numbers or dates."""
     return f"{count} cell{'s' * (count != 1)} such as {_short(text)} count{'s' * (count == 1)} as missing"
-
-
-def _an(what: str) -> str:
-    return f"{'an' if what[0] in 'aeio' else 'a'} {what}"
-
-
-def _words(text: str) -> list[str]:
-    return re.findall(r"\w+", text.casefold())
 
 
 def _short(text: str) -> str:

@@ -154,8 +154,6 @@ def _decimal_sign(digits: Sequence[str], *, decimal_comma: bool) -> str:
                 votes[sign] += 1
     if votes[","] != votes["."]:
         return "," if votes[","] > votes["."] else "."
-    if any("," in text for text in digits) and not any("." in text for text in digits):
-        return "," if decimal_comma else "."
     return "," if decimal_comma and not any("." in text for text in digits) else "."
 
 
