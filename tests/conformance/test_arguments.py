@@ -149,7 +149,7 @@ def test_programs_and_exact_values_check_their_arguments(case_with_exact: Case) 
         with pytest.raises(TypeError, match=r"`(scores|input)`"):
             face(scores.long(), labels, **settings)
         if face is case.program:
-            with pytest.raises(InputError, match="`weight`.*-1"):
+            with pytest.raises(InputError, match=r"`weight`.*-1"):
                 face(scores, labels, weight=-torch.ones(4), **settings)
         if "margin" in settings:
             with pytest.raises(InputError, match="`margin`"):

@@ -8,13 +8,13 @@ This package knows nothing of labels or measures. Importing it loads no extra; r
 
 from setwise.lp.gradients import ImplicitGradient, SmoothedGradient, UnrolledGradient, ValueGradient
 from setwise.lp.layer import LPLayer
+from setwise.lp.mps import read_mps
 from setwise.lp.operator import LinearOperator
 from setwise.lp.problem import LinearProgram, Residuals
 from setwise.lp.regret import RegretLoss, regret, regret_loss
 from setwise.lp.settings import ExteriorNewton, HiGHS, Interior
 from setwise.lp.solution import Duals, LPError, Solution, Status
 from setwise.lp.solve import solve
-from setwise.lp.solvers.highs_model import read_mps
 from setwise.lp.solvers.sketching import CountSketch, RowSampling, SufficientReduction, reduce_program
 
 __all__ = [
