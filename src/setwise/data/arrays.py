@@ -46,9 +46,6 @@ class LabelledArrays:
             )
         if self.labels.dtype.kind not in "iu":
             raise TypeError(f"Expected `labels` to hold whole numbers, but got dtype {self.labels.dtype}.")
-        self._check_range()
-
-    def _check_range(self) -> None:
         labels = self.labels if self.ignore_index is None else self.labels[self.labels != self.ignore_index]
         if not self.classes or labels.size == 0:
             return

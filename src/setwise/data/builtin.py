@@ -1,4 +1,4 @@
-"""The data sets that come with the package: images (a subset of Fashion-MNIST) and a table (credit default)."""
+"""The data sets that come with the package (a subset of Fashion-MNIST, credit default), and one entry to image data."""
 
 from __future__ import annotations
 

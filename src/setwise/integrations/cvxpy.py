@@ -326,8 +326,7 @@ def _variable_places(variable: Any, canonical: Any, chain: Any) -> NDArray[np.in
     full = recover(variable, numbers, project=False)
     full = full.toarray() if hasattr(full, "toarray") else np.asarray(full)
     flat = full.reshape(-1).astype(np.int64)
-    places: NDArray[np.int64] = np.where(flat > 0, first + flat - 1, canonical.x.size)
-    return places
+    return np.asarray(np.where(flat > 0, first + flat - 1, canonical.x.size))
 
 
 def _check_problem(problem: Any, parameters: Sequence[Any], variables: Sequence[Any]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING
@@ -31,21 +31,14 @@ def headline(evaluation: Evaluation, said: Sequence[str] = ()) -> str:
         # One constraint that fails decides; one that is not certain leaves the answer open.
         kind = "better" if all(holds) else "worse" if any(each is False for each in holds) else "unknown"
     text = "\n".join(said or evaluation.headline)
-    for name in _names(evaluation):
+    # All names from outside that sentences may hold.
+    names = [column.name for column in evaluation.columns]
+    for name in names + [each for group in evaluation.groups for each in (group.name, *group.values)]:
         # In the sentence a name stands in full; the page shows names of any length cut alike.
         if len(name) > NAME_LENGTH:
             text = text.replace(name, shown_name(name))
     sentences = "".join(f"<p>{escaped(sentence)}</p>" for sentence in text.splitlines())
     return f'<div class="verdict {kind}">{sentences}</div>'
-
-
-def _names(evaluation: Evaluation) -> Iterator[str]:
-    """All names from outside that sentences may hold."""
-    for column in evaluation.columns:
-        yield column.name
-    for group in evaluation.groups:
-        yield group.name
-        yield from group.values
 
 
 def constraints(evaluation: Evaluation) -> str:

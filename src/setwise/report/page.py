@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import numpy as np
 
@@ -42,15 +42,16 @@ def write_report(report: Report, path: str | Path) -> Path:
     return _write(render(report), path)
 
 
-def write_evaluation(
-    evaluation: Evaluation,
-    path: str | Path,
-    *,
-    columns: Mapping[str, str] | None = None,
-    usage: Mapping[str, str] | None = None,
-    said: Sequence[str] = (),
-    tables: Sequence[PlainTable] = (),
-) -> Path:
+class Surroundings(TypedDict, total=False):
+    """What stands around an evaluation on its page, see :func:`render_evaluation`."""
+
+    columns: Mapping[str, str] | None
+    usage: Mapping[str, str] | None
+    said: Sequence[str]
+    tables: Sequence[PlainTable]
+
+
+def write_evaluation(evaluation: Evaluation, path: str | Path, **shown: Unpack[Surroundings]) -> Path:
     """Write the page of an evaluation and return its path.
 
     Args:
@@ -61,7 +62,7 @@ def write_evaluation(
         said: Sentences that come first, in place of the evaluation's own.
         tables: Further tables, behind the constraints.
     """
-    return _write(render_evaluation(evaluation, columns=columns, usage=usage, said=said, tables=tables), path)
+    return _write(render_evaluation(evaluation, **shown), path)
 
 
 def write_tables(

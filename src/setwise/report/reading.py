@@ -180,10 +180,10 @@ def factorize(column: Any) -> tuple[NDArray[np.int64], list[str]]:
     return np.asarray([place[text] for text in texts], np.int64)[codes], values
 
 
-def _used(known: Sequence[Any], codes: NDArray[np.int64]) -> tuple[list[Any], NDArray[np.int64]]:
+def _used(known: Sequence[Any], codes: NDArray[np.int64]) -> tuple[tuple[Any, ...], NDArray[np.int64]]:
     """Only the values that occur."""
     occurs = np.bincount(codes, minlength=len(known)) > 0
-    return [value for value, kept in zip(known, occurs, strict=True) if kept], (np.cumsum(occurs) - 1)[codes]
+    return tuple(value for value, kept in zip(known, occurs, strict=True) if kept), (np.cumsum(occurs) - 1)[codes]
 
 
 def _natural(text: str) -> tuple[int, float, str]:
@@ -236,11 +236,8 @@ def _read_group(name: str, column: Any, n: int) -> GroupColumn:
 
 def _take(rows: Rows, keep: NDArray[np.bool_]) -> Rows:
     scores = {name: column[keep] for name, column in rows.scores.items()}
-    groups = []
-    for group in rows.groups:
-        values, codes = _used(group.values, group.codes[keep])
-        groups.append(GroupColumn(group.name, tuple(values), codes))
+    groups = tuple(GroupColumn(group.name, *_used(group.values, group.codes[keep])) for group in rows.groups)
     positive = rows.positive[keep]
     if positive.all() or not positive.any():
         raise InputError("Expected both classes among the rows with a weight above zero, but there is one.")
-    return Rows(scores, positive, rows.classes, None if rows.weight is None else rows.weight[keep], tuple(groups))
+    return Rows(scores, positive, rows.classes, None if rows.weight is None else rows.weight[keep], groups)

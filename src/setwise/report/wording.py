@@ -79,12 +79,10 @@ def _doubts(column: ScoreColumn) -> list[str]:
     decision = column.decision
     found = []
     if decision.how == "not certified":
-        reasons = (
-            dict.fromkeys(bound.reason for bound in decision.choice.bounds if bound.reason) if decision.choice else {}
-        )
         # Of the rows that the threshold was chosen on: on others the checks are about the verification.
-        shown = [check.reason for check in decision.checks if check.reason] if decision.same_rows else list(reasons)
-        found.append(f"The threshold is not certified: {'; '.join(dict.fromkeys(shown)) or 'its bounds do not hold'}.")
+        bounds = decision.checks if decision.same_rows or decision.choice is None else decision.choice.bounds
+        shown = "; ".join(dict.fromkeys(each.reason for each in bounds if each.reason))
+        found.append(f"The threshold is not certified: {shown or 'its bounds do not hold'}.")
     elif not decision.same_rows:
         if decision.how == "certified":
             verified = all(check.holds for check in decision.checks)

@@ -170,8 +170,7 @@ class NumberCode(ColumnCode):
     def numbers(self, column: Any, news: News | None = None, first_row: int = 1) -> NDArray[np.float64]:
         """The cells as floats; a missing one is NaN."""
         if column.dtype == np.float64:
-            found: NDArray[np.float64] = column.to_numpy()
-            return found
+            return np.asarray(column.to_numpy())
         if column.dtype.kind == "M":
             raise InputError(f"Expected column {self.name!r} to hold numbers, as in training, but it holds dates.")
         style = NumberStyle(self.decimal, self.affixes)
@@ -242,8 +241,7 @@ class CategoryCode(ColumnCode):
             if empty < 0 and gone.any():
                 news.missing[self.name] += int(gone.sum())
             count_texts(news.unseen, self.name, texts, codes[(found < 0) & ~gone])
-        one_hot: Floats = (found[:, None] == np.arange(len(place))).astype(np.float32)
-        return one_hot
+        return np.asarray(found[:, None] == np.arange(len(place)), np.float32)
 
 
 @dataclass(frozen=True)
@@ -279,8 +277,7 @@ class TextCode(ColumnCode):
         found = np.zeros((len(texts) + 1, self.buckets), dtype=np.float32)
         for k, text in enumerate(texts):
             found[k, [zlib.crc32(word.encode()) % self.buckets for word in _WORD.findall(text.casefold())]] = 1.0
-        hashed: Floats = found[codes]
-        return hashed
+        return np.asarray(found[codes])
 
 
 def not_finite(name: str, cell: str, row: int) -> InputError:

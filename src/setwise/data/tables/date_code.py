@@ -100,8 +100,7 @@ class DateCode(ColumnCode):
     def moments(self, column: Any, news: News | None = None, first_row: int = 1) -> NDArray[np.datetime64]:
         """The moments themselves; a missing one is NaT."""
         if column.dtype.kind == "M":
-            typed: NDArray[np.datetime64] = column.to_numpy().astype("datetime64[ns]")
-            return typed
+            return np.asarray(column.to_numpy(), "datetime64[ns]")
         if column.dtype == np.float64:
             if self.order not in ("compact", "seconds", "milliseconds") and not np.isnan(column.to_numpy()).all():
                 raise InputError(f"Expected column {self.name!r} to hold dates, as in training, but it holds numbers.")
@@ -121,8 +120,7 @@ class DateCode(ColumnCode):
                 f"{row + first_row}; mend or empty the cell, or train without the column."
             )
         count_texts(None if news is None else news.odd, self.name, texts, codes[rows])
-        found: NDArray[np.datetime64] = moments[codes]
-        return found
+        return np.asarray(moments[codes])
 
 
 def _part(moments: NDArray[np.datetime64], part: str, origin: str, *, clock: bool = False) -> NDArray[np.float64]:

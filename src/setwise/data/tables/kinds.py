@@ -346,8 +346,7 @@ class _Texts:
         """The place of each row's text among the texts; -1 where it is missing."""
         places = {text: k for k, text in enumerate(self.texts)}
         of_category = np.array([places.get(str(text), -1) for text in self.column.cat.categories] + [-1])
-        found: NDArray[np.int64] = of_category[self.column.cat.codes.to_numpy()]
-        return found
+        return np.asarray(of_category[self.column.cat.codes.to_numpy()])
 
 
 def _odd_note(count: int, text: str) -> str:

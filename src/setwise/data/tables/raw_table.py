@@ -33,7 +33,7 @@ from setwise.data.tables.encoding import TableEncoding, fit_encoding
 from setwise.data.tables.kinds import MOST_CATEGORIES, Kind, infer_kinds
 from setwise.data.tables.reading import read_frame
 from setwise.data.tables.target import Target
-from setwise.data.tables.values import find_column, is_missing
+from setwise.data.tables.values import find_column, is_missing, to_number
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -139,7 +139,8 @@ class RawTable:
         values = column.to_numpy() if column.dtype == np.float64 else np.full(len(cells), np.nan)
         bad = ~((values >= 0) & (values < np.inf))
         if bad.any():
-            row = int(np.argmax(bad if column.dtype == np.float64 else [not _is_weight(cell) for cell in cells]))
+            numbers = [to_number(str(cell)) for cell in cells]
+            row = int(np.argmax([number is None or not 0 <= number < np.inf for number in numbers]))
             raise InputError(
                 f"Expected the `weight` column {name!r} to hold numbers of at least 0, but row {row + 1} holds "
                 f"{str(cells[row])!r}."
@@ -286,10 +287,3 @@ def read_table(
         row_numbers,
         several[2:],
     )
-
-
-def _is_weight(cell: str) -> bool:
-    try:
-        return 0 <= float(cell) < np.inf
-    except ValueError:
-        return False

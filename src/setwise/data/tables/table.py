@@ -165,9 +165,7 @@ def _load_like(
     header = encoding.header if header == "infer" else header
     frame, info = read_frame(source, texts=[*encoding.texts, encoding.target], header=header, sep=sep)
     names = tuple(map(str, frame.columns))
-    target = Target.of(
-        find_column(encoding.target, names, "target"), frame[encoding.target] if encoding.target in names else frame
-    )
+    target = Target.of(encoding.target, frame[find_column(encoding.target, names, "target")])
     # The classes are those of training, even if one of them is not there.
     labels = target.labels(encoding.positive, encoding.negative, encoding.further)
     known = target.known

@@ -62,8 +62,7 @@ class Target:
     @property
     def known(self) -> NDArray[np.bool_]:
         """Which rows have a value.  # shape: (n,)."""
-        found: NDArray[np.bool_] = self.codes >= 0
-        return found
+        return np.asarray(self.codes >= 0)
 
     def choose_positive(self, positive: object = None) -> tuple[str, str | None]:
         """The positive value, and the negative one or None where every other value is negative."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,24 +43,20 @@ class ParquetTable:
     def __init__(self, path: Path, *, lazy: bool = False) -> None:
         self.path, self._lazy = path, lazy
         self._arrow, parquet = extra("pyarrow", "tables"), extra("pyarrow.parquet", "tables")
-        try:
+        with self._readable():
             schema = parquet.read_schema(path)
             texts = [each.name for each in schema if _is_text(self._arrow, each.type)]
             if lazy and texts:
                 head = next(parquet.ParquetFile(path).iter_batches(HEAD, columns=texts), None)
                 texts = [] if head is None else [name for name in texts if not is_mostly_distinct(head.column(name))]
             self._file = parquet.ParquetFile(path, read_dictionary=texts)
-        except (self._arrow.ArrowException, OSError) as error:
-            raise self._unreadable(error) from error
         self.names = tuple(str(name) for name in schema.names)
         check_names(str(path), self.names)
 
     def frame(self, columns: Collection[str] | None = None, texts: Collection[str] = ()) -> pd.DataFrame:
         """All rows."""
-        try:
+        with self._readable():
             table = self._file.read(columns=self._wanted(columns), use_threads=False)
-        except (self._arrow.ArrowException, OSError) as error:
-            raise self._unreadable(error) from error
         if table.num_rows == 0:
             raise InputError(f"Expected {self.path} to hold rows, but there are none.")
         return frame_of_arrow(table, str(self.path), texts, lazy=self._lazy)
@@ -71,18 +68,20 @@ class ParquetTable:
 
     def arrow_blocks(self, columns: Collection[str] | None = None) -> Iterator[pa.Table]:
         """The rows, some at a time, with the types of the file."""
-        try:
+        with self._readable():
             for batch in self._file.iter_batches(_ROWS, columns=self._wanted(columns), use_threads=False):
                 yield self._arrow.Table.from_batches([batch])
-        except (self._arrow.ArrowException, OSError) as error:
-            raise self._unreadable(error) from error
 
     def _wanted(self, columns: Collection[str] | None) -> list[str]:
         return [name for name in self.names if columns is None or name in columns]
 
-    def _unreadable(self, error: Exception) -> InputError:
-        reason = str(error).partition("\n")[0].rstrip(".")
-        return InputError(f"Expected {self.path} to be a Parquet file, but it cannot be read: {reason}.")
+    @contextlib.contextmanager
+    def _readable(self) -> Iterator[None]:
+        try:
+            yield
+        except (self._arrow.ArrowException, OSError) as error:
+            reason = str(error).partition("\n")[0].rstrip(".")
+            raise InputError(f"Expected {self.path} to be a Parquet file, but it cannot be read: {reason}.") from error
 
 
 def frame_of_arrow(table: pa.Table, where: str, texts: Collection[str] = (), *, lazy: bool = False) -> pd.DataFrame:
