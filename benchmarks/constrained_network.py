@@ -27,9 +27,9 @@ from numpy.typing import NDArray
 from setwise import metrics
 from setwise.app.candidates import Rows, candidates_of
 from setwise.app.constrained import constrained_network, constrained_value
-from setwise.app.constraints import Constraints, Groups, group_columns
 from setwise.app.cross_fit import cross_fit
 from setwise.app.folds import make_folds
+from setwise.app.table_constraints import Constraints, Groups, group_columns
 from setwise.data import data_root, load_table
 from setwise.lagrangian.constraints.thresholds import ThresholdProblem
 from setwise.measures import Measure, parse

@@ -13,10 +13,10 @@ from setwise._checks import InputError
 from setwise.app import constrained
 from setwise.app.candidates import CANDIDATES, Rows
 from setwise.app.constrained import CONSTRAINED, constrained_network, constrained_value
-from setwise.app.constraints import Constraints, Groups
 from setwise.app.cross_fit import cross_fit, one_thread
 from setwise.app.folds import make_folds
 from setwise.app.scorers import LinearScorer, scorer_of
+from setwise.app.table_constraints import Constraints, Groups
 from setwise.lagrangian import adjust_threshold
 
 Codes = dict[str, NDArray[np.int64]]

@@ -10,8 +10,8 @@ import torch
 
 from setwise import metrics
 from setwise._checks import InputError
-from setwise.app.constraints import Constraints, Groups, check_text, group_columns
 from setwise.app.settings import TrainSettings
+from setwise.app.table_constraints import Constraints, Groups, check_text, group_columns
 from setwise.lagrangian.constraints.report import Scored
 
 

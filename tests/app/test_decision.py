@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from setwise.app.constraints import Groups
 from setwise.app.decision import between, decide, objective
 from setwise.app.settings import TrainSettings
+from setwise.app.table_constraints import Groups
 from setwise.lagrangian import RateConstraint
 from setwise.metrics import choose_threshold
 

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from setwise._checks import InputError
 from setwise.app.certificates import record
 from setwise.app.choice import BASELINE, Choice
-from setwise.app.constraints import Constraints, Groups
 from setwise.app.decision import Decision, decide_by
 from setwise.app.settings import TrainSettings
+from setwise.app.table_constraints import Constraints, Groups
 from setwise.metrics.certified import ConstraintBound
 from setwise.report import ConstraintCheck, Evaluation, MeasureRow, ScoreColumn, evaluate
 from setwise.report.evaluation import Decision as ShownDecision

@@ -14,7 +14,6 @@ import numpy as np
 from setwise.app.assessment import assess
 from setwise.app.choice import Choice, choose_for_classes, refitted, shares
 from setwise.app.constrained import constrained_value
-from setwise.app.constraints import Constraints, Groups
 from setwise.app.cross_fit import CrossFit, Event
 from setwise.app.decision import ThresholdRule, decide_by
 from setwise.app.ensemble import Ensemble
@@ -29,6 +28,7 @@ from setwise.app.resampled_criteria import Criterion
 from setwise.app.settings import CONFIDENCE, TrainSettings
 from setwise.app.several_classes import conclude_classes, macro_title
 from setwise.app.stored_model import StoredModel
+from setwise.app.table_constraints import Constraints, Groups
 from setwise.app.table_problem import TableProblem
 from setwise.app.test_set import test_sentences
 from setwise.app.train_page import column_fates

@@ -26,9 +26,9 @@ from torch import Tensor, nn
 
 from setwise._checks import InputError
 from setwise.app.candidates import Candidate, Rows, alone, constant
-from setwise.app.constraints import Constraints
 from setwise.app.perceptrons import Way, member
 from setwise.app.scorers import Floats, NetworkScorer, Scorer, standardized
+from setwise.app.table_constraints import Constraints
 from setwise.app.threshold_value import BestValue
 from setwise.integrations._member_losses import endless_batches
 from setwise.integrations._members import StackedMLP

@@ -17,8 +17,8 @@ import torch
 from numpy.typing import NDArray
 
 from setwise.app import certificates
-from setwise.app.constraints import Constraints, Groups
 from setwise.app.settings import CONFIDENCE, TrainSettings
+from setwise.app.table_constraints import Constraints, Groups
 from setwise.lagrangian import RateConstraint, Scored
 from setwise.lagrangian.constraints.thresholds import ThresholdFit
 from setwise.metrics import CalibrationMap, IsotonicCalibration, PlattScaling, choose_threshold, fit_calibration

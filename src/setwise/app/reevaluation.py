@@ -17,7 +17,6 @@ import numpy as np
 from setwise._checks import InputError, in_range
 from setwise._files import damaged, is_intact
 from setwise.app.conclusion import chosen, conclude, results_of, scored_groups
-from setwise.app.constraints import check_text
 from setwise.app.cross_fit import CrossFit, Event, gathered, one_thread
 from setwise.app.decision import ThresholdRule, decide_by
 from setwise.app.ensemble import STACK, Ensemble
@@ -30,6 +29,7 @@ from setwise.app.result_differences import differences, same_numbers
 from setwise.app.run_folder import FITS, MODEL, REPORT, RESULTS, RunFolder
 from setwise.app.run_settings import check_data, read_settings
 from setwise.app.settings import TrainSettings
+from setwise.app.table_constraints import check_text
 from setwise.app.table_problem import TableProblem, load_table_problem, located, regrouped
 from setwise.app.test_set import test_sentences
 from setwise.app.train_report import TrainReport

@@ -11,10 +11,10 @@ from typing import ClassVar
 from setwise._checks import InputError, in_range
 from setwise.app.candidates import CANDIDATES
 from setwise.app.constrained import CONSTRAINED
-from setwise.app.constraints import check_text as check_constraint
 from setwise.app.run_folder import TABLE
 from setwise.app.run_settings import RunSettings
 from setwise.app.setting_checks import check_count, check_points, check_text, read_texts
+from setwise.app.table_constraints import check_text as check_constraint
 from setwise.data._files import near_match
 
 CONFIDENCE = 0.95  # of constraints, unless told otherwise

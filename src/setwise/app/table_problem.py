@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from setwise import data
 from setwise._checks import InputError
 from setwise.app.candidates import Rows
-from setwise.app.constraints import Groups, group_columns, no_blanks
 from setwise.app.folds import Folds, make_folds
 from setwise.app.settings import TrainSettings
+from setwise.app.table_constraints import Groups, group_columns, no_blanks
 from setwise.data import RawTable, TableEncoding
 from setwise.data.tables.inspection import floor_warnings, split_columns, table_warnings
 from setwise.data.tables.values import find_column

@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from setwise import metrics
-from setwise.app.constraints import Constraints
 from setwise.app.decision import Decision, ThresholdRule, scored_rows
 from setwise.app.ensemble import Ensemble
 from setwise.app.multiclass_model import MulticlassModel
 from setwise.app.settings import CONFIDENCE, TrainSettings
+from setwise.app.table_constraints import Constraints
 from setwise.app.table_problem import TestRows
 from setwise.report.text import interval_text
 

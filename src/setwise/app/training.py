@@ -25,7 +25,6 @@ from setwise._checks import InputError, in_range, is_count
 from setwise.app.candidates import Candidate, Rows, candidates_of
 from setwise.app.conclusion import conclude, results_of
 from setwise.app.constrained import CONSTRAINED, constrained_network
-from setwise.app.constraints import Constraints
 from setwise.app.cross_fit import CrossFit, Event, OneAgainstRest, cross_fit_classes
 from setwise.app.decision import ThresholdRule
 from setwise.app.files import write_json
@@ -35,6 +34,7 @@ from setwise.app.multiclass_model import MulticlassModel
 from setwise.app.run_folder import FITS, FORMAT, MODEL, REPORT, RESULTS, RunFolder
 from setwise.app.run_settings import check_same
 from setwise.app.settings import CONFIDENCE, TrainSettings
+from setwise.app.table_constraints import Constraints
 from setwise.app.table_problem import TableProblem, load_table_problem, located
 
 Notes = Callable[[str], object]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, TypedDict, TypeVar, Unpack
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -258,17 +258,6 @@ class StratifiedBatchSampler(Sampler[list[int]]):
         return chances
 
 
-class SamplerOptions(TypedDict, total=False):
-    """Settings that a :class:`GroupBalancedBatchSampler` passes on to a :class:`StratifiedBatchSampler`."""
-
-    weight: Labels | None
-    shuffle: bool
-    drop_last: bool
-    seed: int
-    rank: int | None
-    num_replicas: int | None
-
-
 class GroupBalancedBatchSampler(StratifiedBatchSampler):
     r"""Batches with equally many examples of each group: a :class:`StratifiedBatchSampler` with ``balanced=True``.
 
@@ -295,8 +284,29 @@ class GroupBalancedBatchSampler(StratifiedBatchSampler):
         ({0: 8, 1: 8}, 12)
     """
 
-    def __init__(self, groups: Labels, batch_size: int, **options: Unpack[SamplerOptions]) -> None:
-        super().__init__(whole_labels("groups", groups), batch_size, balanced=True, **options)
+    def __init__(
+        self,
+        groups: Labels,
+        batch_size: int,
+        *,
+        weight: Labels | None = None,
+        shuffle: bool = True,
+        drop_last: bool = False,
+        seed: int = 0,
+        rank: int | None = None,
+        num_replicas: int | None = None,
+    ) -> None:
+        super().__init__(
+            whole_labels("groups", groups),
+            batch_size,
+            balanced=True,
+            weight=weight,
+            shuffle=shuffle,
+            drop_last=drop_last,
+            seed=seed,
+            rank=rank,
+            num_replicas=num_replicas,
+        )
 
 
 def _read_replica(rank: int | None, num_replicas: int | None, batch_size: int) -> tuple[int, int] | None:

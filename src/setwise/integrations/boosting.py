@@ -39,7 +39,7 @@ own, LightGBM's ``predict_proba`` and XGBoost's ``Booster.predict`` give raw sco
 
 from __future__ import annotations
 
-from typing import Any, TypedDict, Unpack
+from typing import Any
 
 import numpy as np
 import torch
@@ -53,17 +53,6 @@ CURVATURE = 1.5
 FLOOR = 1e-6  # of the curvature, per unit of weight
 
 Floats = NDArray[np.floating[Any]]
-
-
-class LossOptions(TypedDict, total=False):
-    """Settings of an :class:`Objective`, which says what they are."""
-
-    blend: float
-    margin: float | None
-    surrogate: str | None
-    link: str | None
-    at: str | None
-    threshold: float | None
 
 
 class Objective:
@@ -226,9 +215,21 @@ class CatBoostObjective(CatBoostMetric):
         margin, surrogate, link, at, threshold: Of the measure's loss, as for :class:`Objective`.
     """
 
-    def __init__(self, measure: str, **options: Unpack[LossOptions]) -> None:
+    def __init__(
+        self,
+        measure: str,
+        *,
+        blend: float = 0.5,
+        margin: float | None = None,
+        surrogate: str | None = None,
+        link: str | None = None,
+        at: str | None = None,
+        threshold: float | None = None,
+    ) -> None:
         super().__init__(measure)
-        self.objective = Objective(measure, **options)
+        self.objective = Objective(
+            measure, blend=blend, margin=margin, surrogate=surrogate, link=link, at=at, threshold=threshold
+        )
         self._known: dict[int, tuple[Floats, Floats, Floats]] = {}
         self._asked = False
 
@@ -290,13 +291,24 @@ catboost_objective = CatBoostObjective
 """For ``CatBoostClassifier(loss_function=o, eval_metric=o)``, one object."""
 
 
-def objective(measure: str, library: str = "lightgbm", **options: Unpack[LossOptions]) -> Any:
+def objective(
+    measure: str,
+    library: str = "lightgbm",
+    *,
+    blend: float = 0.5,
+    margin: float | None = None,
+    surrogate: str | None = None,
+    link: str | None = None,
+    at: str | None = None,
+    threshold: float | None = None,
+) -> Any:
     """The objective for one of the libraries.
 
     ``library`` is ``"lightgbm"``, ``"xgboost"`` or ``"catboost"``; other arguments as for :class:`Objective`.
     """
     _checks.one_of("library", library, LIBRARIES)
-    return (CatBoostObjective if library == "catboost" else Objective)(measure, **options)
+    made = CatBoostObjective if library == "catboost" else Objective
+    return made(measure, blend=blend, margin=margin, surrogate=surrogate, link=link, at=at, threshold=threshold)
 
 
 def measure_of(measure: Measure, labels: NDArray[Any], scores: Floats, weight: Floats | None) -> float:

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -42,16 +42,15 @@ def write_report(report: Report, path: str | Path) -> Path:
     return _write(render(report), path)
 
 
-class Surroundings(TypedDict, total=False):
-    """What stands around an evaluation on its page, see :func:`render_evaluation`."""
-
-    columns: Mapping[str, str] | None
-    usage: Mapping[str, str] | None
-    said: Sequence[str]
-    tables: Sequence[PlainTable]
-
-
-def write_evaluation(evaluation: Evaluation, path: str | Path, **shown: Unpack[Surroundings]) -> Path:
+def write_evaluation(
+    evaluation: Evaluation,
+    path: str | Path,
+    *,
+    columns: Mapping[str, str] | None = None,
+    usage: Mapping[str, str] | None = None,
+    said: Sequence[str] = (),
+    tables: Sequence[PlainTable] = (),
+) -> Path:
     """Write the page of an evaluation and return its path.
 
     Args:
@@ -62,7 +61,7 @@ def write_evaluation(evaluation: Evaluation, path: str | Path, **shown: Unpack[S
         said: Sentences that come first, in place of the evaluation's own.
         tables: Further tables, behind the constraints.
     """
-    return _write(render_evaluation(evaluation, **shown), path)
+    return _write(render_evaluation(evaluation, columns=columns, usage=usage, said=said, tables=tables), path)
 
 
 def write_tables(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from setwise import metrics
 from setwise.app import certificates
-from setwise.app.constraints import Constraints
+from setwise.app.table_constraints import Constraints
 from setwise.lagrangian.constraints.report import Scored
 from setwise.measures import Measure
 from setwise.report import Method
