@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,8 @@ from torch import Tensor
 from setwise import InputError
 from setwise.lp import ExteriorNewton, Interior, LinearProgram, LPError, Solution, Status, solve
 from setwise.lp.solve import Solver
+from setwise.lp.solvers import highs
+from support.families import draw
 from support.highs import highs_solve
 from support.programs import FEASIBLE, dense, infeasible, unbounded
 
@@ -173,6 +175,47 @@ def test_csr_goes_to_highs_and_agrees() -> None:
     solution = solve(LinearProgram(problem.c, problem.A.to_sparse_csr(), problem.b))
     assert solution.solver.startswith("HiGHS")
     torch.testing.assert_close(solution.value, solve(problem).value)
+
+
+def few_entries(family: str) -> LinearProgram:
+    """A program of a family with at least 30 variables and a tenth of n^2 entries."""
+    drawn = (draw(family, seed) for seed in range(100))
+    fit = (
+        data for data in drawn if len(data.c) >= 30 and (data.A != 0).sum() + (data.E != 0).sum() <= data.c.size**2 / 10
+    )
+    return next(fit).program()
+
+
+@pytest.mark.parametrize("family", ["transport", "knapsack", "least_absolute_values"])
+def test_few_entries_go_to_highs_and_agree_with_the_inside(family: str) -> None:
+    program = few_entries(family)
+    program = program.replace(c=torch.stack([program.c, 2 * program.c]).requires_grad_())
+    solution = solve(program)
+    assert solution.solver == "HiGHS(choose)"
+    torch.testing.assert_close(solution.value, solve(program, Interior()).value)
+    (gradient,) = torch.autograd.grad(solution.value.sum(), program.c)
+    torch.testing.assert_close(gradient, solution.primal.detach())
+
+
+def test_many_entries_small_programs_and_a_missing_highs_stay_inside(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert solve(dense(5, 2, 40, 80)).solver == solve(dense(5, 2)).solver == "Interior"
+    few = few_entries("knapsack")
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    assert solve(few).solver == "Interior"
+
+
+def test_what_highs_leaves_open_is_solved_from_the_inside(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = few_entries("knapsack")
+    program = program.replace(c=torch.stack([program.c, 2 * program.c]))
+    expected, run = solve(program), highs.run
+
+    def gives_up(*arguments: Any) -> Solution:
+        return replace(run(*arguments), status=np.array([Status.OPTIMAL, Status.ITERATION_LIMIT], dtype=object))
+
+    monkeypatch.setattr("setwise.lp.solvers.highs.run", gives_up)
+    solution = solve(program)
+    assert solution.solver == "HiGHS(choose), Interior"
+    torch.testing.assert_close(solution.value, expected.value)
 
 
 def test_warm_starts_take_fewer_steps() -> None:

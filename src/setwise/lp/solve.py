@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import importlib.util
+from dataclasses import replace
 from typing import Protocol
 
 import torch
+from torch import Tensor
 
 from setwise import _checks
 from setwise.lp.gradients import Gradient
 from setwise.lp.gradients.autograd import attach
 from setwise.lp.problem import LinearProgram, check_program
 from setwise.lp.settings import HiGHS, Interior
-from setwise.lp.solution import LPError, Solution
+from setwise.lp.solution import LPError, Solution, Status, with_parts
+from setwise.lp.solvers import driver
 from setwise.lp.solvers import tolerances as tol
 
 
@@ -39,9 +42,10 @@ def solve(
 
     Args:
         problem: The programs.
-        solver: ``Interior()``, ``ExteriorNewton()`` or ``HiGHS()``. By default sparse programs and very large ones go
-            to ``HiGHS`` where highspy is installed, all others to ``Interior``: dense ones, and those whose matrices
-            are operators, which HiGHS cannot read.
+        solver: ``Interior()``, ``ExteriorNewton()`` or ``HiGHS()``. By default programs with few entries that are not 0
+            (at most n^2 / 10), those in CSR and very large ones go to ``HiGHS`` where highspy is installed, and to
+            ``Interior`` what that leaves open; all others to ``Interior``: dense ones, small ones, those on other
+            devices, and those whose matrices are operators. ``solution.solver`` says which it was.
         gradient: How the point is differentiated: ``"implicit"``, ``"value"``, ``"smoothed"``, ``"unrolled"`` or an
             object of :mod:`setwise.lp.gradients`. The value always has its exact derivative.
         max_steps: Most steps of an element; the solver's own limit by default.
@@ -74,14 +78,45 @@ def solve(
     if max_steps is not None:
         _checks.is_count("max_steps", max_steps)
     with torch.no_grad():
-        solution = (solver or _default(problem)).run(problem, max_steps=max_steps, tolerance=tolerance, start=start)
+        if solver is None:
+            solution = _solve(problem, max_steps, tolerance, start)
+        else:
+            solution = solver.run(problem, max_steps=max_steps, tolerance=tolerance, start=start)
     if throw and not bool(solution.optimal.all()):
         raise LPError(solution)
     return attach(problem, solution, gradient)
 
 
-def _default(problem: LinearProgram) -> Solver:
-    sparse_or_large = not problem.is_dense or problem.variables > tol.DENSE_VARIABLES
-    if problem.has_entries and sparse_or_large and importlib.util.find_spec("highspy") is not None:
-        return HiGHS()
-    return Interior()
+def _solve(problem: LinearProgram, max_steps: int | None, tolerance: float, start: Solution | None) -> Solution:
+    """By HiGHS where that is the faster one, and what it leaves open from the inside; else from the inside."""
+    if not _prefers_highs(problem):
+        return Interior().run(problem, max_steps=max_steps, tolerance=tolerance, start=start)
+    if not problem.is_dense:
+        return HiGHS().run(problem, max_steps=max_steps, tolerance=tolerance, start=start)
+    solution = driver.run_highs(HiGHS(), problem, max_steps, tolerance, start)
+    unsolved = torch.as_tensor(solution.status == Status.ITERATION_LIMIT, device=problem.device).reshape(-1)
+    if max_steps is not None or not bool(unsolved.any()):
+        return solution
+    places = unsolved.nonzero().squeeze(-1)
+    rest = problem.select(places) if problem.batch_shape else problem
+    inner = Interior().run(rest, tolerance=tolerance)
+    return replace(with_parts(solution, places, inner), solver=f"{solution.solver}, {inner.solver}")
+
+
+def _prefers_highs(problem: LinearProgram) -> bool:
+    """Whether a simplex method for sparse matrices is likely to be faster than dense n x n systems.
+
+    Measured on the CPU, batches of 1 and 8, against :class:`Interior`: from some 30 variables on the times cross where
+    the matrices have n^2 / 10 entries that are not 0. Structured programs (flows, transport, least absolute values,
+    knapsacks, paths) have far fewer and take 4 to 60 times as long from the inside (``benchmarks/lp_structured.py``).
+    """
+    if not problem.has_entries or importlib.util.find_spec("highspy") is None:
+        return False
+    n = problem.variables
+    if not problem.is_dense or n > tol.DENSE_VARIABLES:
+        return True
+    if n < tol.SPARSE_FROM or problem.device.type != "cpu":
+        return False
+    matrices = [matrix for matrix in (problem.A, problem.A_eq) if isinstance(matrix, Tensor) and matrix.numel()]
+    entries = sum(int(matrix.count_nonzero()) * n * matrix.shape[-2] / matrix.numel() for matrix in matrices)
+    return entries <= tol.SPARSE_SHARE * n * n

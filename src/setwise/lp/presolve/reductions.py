@@ -31,6 +31,37 @@ from setwise.lp.solution import Duals, Factor, Solution, Status, merge, with_sta
 from setwise.lp.solvers import tolerances as tol
 
 
+def presolved(
+    problem: LinearProgram,
+    tolerance: float,
+    start: Solution | None,
+    run: Callable[[LinearProgram, Solution | None], Solution],
+) -> tuple[Solution, bool]:
+    """The solution by way of the reduced programs, and whether its statuses are those of the program itself.
+
+    Args:
+        problem: The programs, in double precision.
+        tolerance: Relative error at which sides agree with one another.
+        start: An earlier solution.
+        run: Solves reduced programs, from an earlier solution of theirs.
+    """
+    own = partition(problem)
+    if own is not None:
+        solved = solve_separately(problem, own, start, lambda part, begin: presolved(part, tolerance, begin, run)[0])
+        return solved, False
+    # Free directions first: what fixes them are new equality rows, which may depend on the program's own.
+    lineality = LinealitySpace.analyze(problem)
+    if lineality is not None:
+        problem, start = lineality.apply(problem), start and lineality.map_start(start)
+    dependent = DependentRows.analyze(problem, tolerance)
+    if dependent is not None:
+        problem, start = dependent.apply(problem), start and dependent.map_start(start)
+    solution = run(problem, start)
+    for reduction in (dependent, lineality):
+        solution = solution if reduction is None else reduction.postsolve(solution)
+    return solution, lineality is None and dependent is None
+
+
 @dataclass(frozen=True)
 class DependentRows:
     """Which rows of ``A_eq`` are enough, and how all of them follow."""
@@ -114,9 +145,16 @@ def shared(matrix: object) -> Tensor | None:
     """A dense matrix that all programs of a batch have in common, in float64; None for any other."""
     if not isinstance(matrix, Tensor) or is_csr(matrix):
         return None
-    if any(size != 1 and stride for size, stride in zip(matrix.shape[:-2], matrix.stride()[:-2], strict=True)):
+    copies = any(size != 1 and stride for size, stride in zip(matrix.shape[:-2], matrix.stride()[:-2], strict=True))
+    if copies and not _are_equal(matrix.detach()):
         return None
     return matrix.detach()[(0,) * (matrix.dim() - 2)].to(torch.float64) if matrix.numel() or matrix.dim() == 2 else None
+
+
+def _are_equal(matrices: Tensor) -> bool:
+    """Whether all matrices of a batch are the same; the first rows tell most of those that are not."""
+    first = matrices[(slice(0, 1),) * (matrices.dim() - 2)]
+    return bool((matrices[..., :1, :] == first[..., :1, :]).all()) and bool((matrices == first).all())
 
 
 def unit(rows: Tensor) -> Tensor:

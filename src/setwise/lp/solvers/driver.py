@@ -22,7 +22,7 @@ from torch import Tensor
 
 from setwise import _checks
 from setwise.lp.presolve.equilibration import Equilibration, Scaling, capped, equilibrate
-from setwise.lp.presolve.reductions import DependentRows, LinealitySpace, partition, solve_separately
+from setwise.lp.presolve.reductions import presolved
 from setwise.lp.problem import LinearProgram
 from setwise.lp.solution import Factor, Solution, Status, to_dtype, with_parts
 from setwise.lp.solvers import embedding, exterior_newton, highs
@@ -45,7 +45,7 @@ from setwise.lp.solvers.status import (
 from setwise.lp.standard_form import Array, Point, Program, StandardForm, largest, select, to_array
 
 if TYPE_CHECKING:
-    from setwise.lp.settings import ExteriorNewton
+    from setwise.lp.settings import ExteriorNewton, HiGHS
 
 
 class Limits(NamedTuple):
@@ -71,7 +71,7 @@ def run_interior(problem: LinearProgram, limits: Limits, start: Solution | None,
     working = _double(problem)
     if scaling is not None:
         working, start = scaling.apply(problem), start and scaling.map_start(start)
-    solution, own = _presolved(working, inner, start)
+    solution, own = presolved(working, level, start, lambda part, begin: _solve(part, inner, begin))
     if not own:  # statuses are those of a reduced program
         solution = verify(working, solution, level)
     if scaling is not None:
@@ -88,23 +88,18 @@ def _double(problem: LinearProgram) -> LinearProgram:
     return problem.to(dtype=torch.float64) if move else problem
 
 
-def _presolved(problem: LinearProgram, limits: Limits, start: Solution | None) -> tuple[Solution, bool]:
-    """The solution after presolve, and whether its statuses are those of the program itself."""
-    own = partition(problem)
-    if own is not None:
-        solved = solve_separately(problem, own, start, lambda part, begin: _presolved(part, limits, begin)[0])
-        return solved, False
-    # Free directions first: what fixes them are new equality rows, which may depend on the program's own.
-    lineality = LinealitySpace.analyze(problem)
-    if lineality is not None:
-        problem, start = lineality.apply(problem), start and lineality.map_start(start)
-    dependent = DependentRows.analyze(problem, limits.tolerance)
-    if dependent is not None:
-        problem, start = dependent.apply(problem), start and dependent.map_start(start)
-    solution = _solve(problem, limits, start)
-    for reduction in (dependent, lineality):
-        solution = solution if reduction is None else reduction.postsolve(solution)
-    return solution, lineality is None and dependent is None
+def run_highs(
+    settings: HiGHS, problem: LinearProgram, max_steps: int | None, tolerance: float, start: Solution | None
+) -> Solution:
+    """HiGHS on the reduced programs of a dense batch, so that points and multipliers are unique where they can be."""
+    level = tolerance_for(problem.dtype, tolerance)
+    working = _double(problem)
+    solution, own = presolved(
+        working, level, start, lambda part, begin: highs.run(settings, part, max_steps, level, begin)
+    )
+    if not own:  # statuses are those of a reduced program
+        solution = verify(working, solution, level)
+    return to_dtype(solution, problem.dtype)
 
 
 def _solve(problem: LinearProgram, limits: Limits, start: Solution | None) -> Solution:

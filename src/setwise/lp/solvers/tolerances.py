@@ -155,3 +155,5 @@ FAILURES = 3  # after which the rest of a batch is taken to be of the same kind,
 PIVOT_WORK = 10_000_000_000  # multiplications of all pivots of a program: a bound on its time
 KEPT_INVERSES = 20_000_000  # entries of all inverses kept for the backward pass: 160 MB
 DENSE_VARIABLES = 2_000  # beyond, dense n x n systems cost more than a sparse simplex method
+SPARSE_FROM = 30  # variables: below, starting HiGHS costs more than solving
+SPARSE_SHARE = 0.1  # of n^2: with fewer entries that are not 0 the sparse simplex method is the faster one
