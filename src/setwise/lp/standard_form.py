@@ -11,6 +11,7 @@ So the interior method is written in the functions that both libraries share, an
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self, TypeAlias, TypeVar, cast
 
@@ -43,6 +44,14 @@ def largest(x: AnyArray) -> AnyArray:
     if not x.shape[-1]:
         return x.sum(-1)
     return x.abs().amax(-1) if isinstance(x, Tensor) else np.maximum.reduce(np.abs(x), -1)
+
+
+def once(function: Callable[[AnyArray], AnyArray], matrix: AnyArray) -> AnyArray:
+    """A function of each matrix, computed a single time where all of them are one in memory."""
+    if isinstance(matrix, Tensor) and len(matrix) > 1 and matrix.stride(0) == 0:
+        one = function(matrix[:1])
+        return one.expand(len(matrix), *one.shape[1:])
+    return function(matrix)
 
 
 def at_most(x: AnyArray, limit: float) -> AnyArray:
@@ -152,7 +161,7 @@ class StandardForm:
     @staticmethod
     def magnitude(matrix: AnyArray) -> AnyArray:
         """The matrix with absolute entries."""
-        return abs(matrix)
+        return once(abs, matrix)
 
     def with_bounds(self, rows: AnyArray, lower: AnyArray, upper: AnyArray) -> AnyArray:
         """Parts over the rows of G put together, those of absent bounds left out.  # shape: (batch, k)."""
@@ -277,8 +286,8 @@ class StandardForm:
     def peaks(self) -> tuple[AnyArray, AnyArray, AnyArray]:
         """Largest entries of the rows of G, the rows of E and the columns of both.  # shape: (batch, k), ..., n)."""
         ones = self.xp.ones_like(self.c)
-        columns = self.xp.maximum(largest(self.A.mT), largest(self.E.mT))
-        return self.with_bounds(largest(self.A), ones, ones), largest(self.E), columns
+        columns = self.xp.maximum(once(largest, self.A.mT), once(largest, self.E.mT))
+        return self.with_bounds(once(largest, self.A), ones, ones), once(largest, self.E), columns
 
 
 @dataclass(frozen=True)
