@@ -13,7 +13,7 @@ from scipy.optimize import linprog
 from torch import Tensor
 
 from setwise._checks import InputError
-from setwise.lp import LinearProgram
+from setwise.lp import LinearProgram, solve
 from setwise.lp.settings import HiGHS
 from setwise.lp.solution import Status
 from setwise.lp.solvers.highs import _ATTEMPTS, _Runner
@@ -69,6 +69,28 @@ def test_optimum_and_duals(seed: int, kind: dict[str, Any], method: str) -> None
     assert solution.value.shape == solution.gap.shape == solution.steps.shape == ()
 
 
+@pytest.mark.parametrize("tolerance", [1e-4, 1e-6, 1e-8])
+@pytest.mark.parametrize("seed", range(5))
+def test_the_first_order_method_ends_within_the_tolerance_and_is_verified(seed: int, tolerance: float) -> None:
+    program = draw(seed)
+    solution = HiGHS("pdlp").run(program, tolerance=tolerance)
+    assert solution.status is Status.OPTIMAL
+    assert max(solution.primal_residual.item(), solution.dual_residual.item(), solution.gap.item()) <= tolerance
+    assert solution.value.item() == pytest.approx(expected_value(program), rel=100 * tolerance, abs=100 * tolerance)
+    assert solution.steps > 0
+
+
+def test_the_first_order_method_on_a_large_sparse_program_has_gradients() -> None:
+    n = 2000
+    b = torch.linspace(1, 2, n, dtype=torch.float64, requires_grad=True)
+    places = torch.arange(n)
+    A = torch.sparse_coo_tensor(torch.stack([places, places]), -torch.ones(n, dtype=torch.float64), (n, n))
+    program = LinearProgram(torch.ones(n, dtype=torch.float64), A.to_sparse_csr(), -b)  # z >= b
+    solution = solve(program, HiGHS("pdlp"), tolerance=1e-6)
+    (gradient,) = torch.autograd.grad(solution.value, b)
+    torch.testing.assert_close(gradient, torch.ones_like(b), rtol=1e-4, atol=1e-4)
+
+
 def test_a_program_without_rows_is_solved_at_its_bounds() -> None:
     program = LinearProgram(tensor(1, -1, 0), lower=tensor(2, 0, -INF), upper=tensor(INF, 3, INF))
     solution = HiGHS().run(program)
@@ -110,13 +132,13 @@ UNBOUNDED = {
 }
 
 
-@pytest.mark.parametrize("method", ["choose", "ipm"])
+@pytest.mark.parametrize("method", ["choose", "ipm", "pdlp"])
 @pytest.mark.parametrize("name", INFEASIBLE)
 def test_infeasible_programs_come_with_a_contradiction(name: str, method: str) -> None:
     assert_farkas(INFEASIBLE[name], HiGHS(method).run(INFEASIBLE[name]))
 
 
-@pytest.mark.parametrize("method", ["choose", "ipm"])
+@pytest.mark.parametrize("method", ["choose", "ipm", "pdlp"])
 @pytest.mark.parametrize("name", UNBOUNDED)
 def test_unbounded_programs_come_with_a_ray(name: str, method: str) -> None:
     assert_ray(UNBOUNDED[name], HiGHS(method).run(UNBOUNDED[name]))
@@ -290,7 +312,8 @@ def test_max_steps_limits_the_iterations() -> None:
     assert cut.status is Status.ITERATION_LIMIT
     assert cut.steps <= 3
     assert cut.value.isfinite()
-    assert HiGHS("ipm").run(program, max_steps=1).status is Status.ITERATION_LIMIT
+    for method in ("ipm", "pdlp"):
+        assert HiGHS(method).run(program, max_steps=1).status is Status.ITERATION_LIMIT
 
 
 def test_time_limit_stops() -> None:
@@ -327,7 +350,7 @@ def test_tiny_matrix_entries_count() -> None:
     assert HiGHS().run(program).primal.item() == pytest.approx(1e10)
 
 
-@pytest.mark.parametrize("settings", [{"method": "pdlp"}, {"threads": 0}, {"time_limit": 0.0}, {"time_limit": -1.0}])
+@pytest.mark.parametrize("settings", [{"method": "dual"}, {"threads": 0}, {"time_limit": 0.0}, {"time_limit": -1.0}])
 def test_settings_are_checked(settings: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=f"`{next(iter(settings))}`"):
         HiGHS(**settings)

@@ -114,19 +114,21 @@ class ExteriorNewton(_Solver):
 
 @dataclass(frozen=True)
 class HiGHS(_Solver):
-    """HiGHS: simplex and interior-point methods for sparse programs, on the CPU in float64.
+    """HiGHS: simplex, interior-point and first-order methods for sparse programs, on the CPU in float64.
 
     The programs of a batch are solved one after the other; ``max_steps`` counts the iterations of each (simplex,
     interior point and crossover together), and the tolerance of a program in float32, whose data are rounded, is 1e-6
     at least. The active constraints of a ``start``, of programs of the same shape, give the first basis of the simplex
-    method; ``method="ipm"`` does not use it. Matrices that are operators raise ``TypeError``, a start of another shape
+    method; the other methods do not use it. Matrices that are operators raise ``TypeError``, a start of another shape
     or numbers that HiGHS refuses (matrix entries beyond 1e15) ``InputError``, a missing extra ``lp`` ``ImportError``.
     Numbers of 1e20 and beyond in bounds and right-hand sides count as infinite. The two infeasible senses at once count
     as infeasible.
 
     Args:
-        method: ``"simplex"``, ``"ipm"`` (interior point with crossover to a vertex), or ``"choose"`` to leave it to
-            HiGHS.
+        method: ``"simplex"``, ``"ipm"`` (interior point with crossover to a vertex), ``"pdlp"`` (first-order
+            primal-dual hybrid gradient, for very large programs: it ends near the optimum, at no vertex, so ask for a
+            ``tolerance`` such as 1e-6), or ``"choose"`` to leave it to HiGHS. What a method cannot settle, or what does
+            not hold on the program's own numbers, is tried by the simplex method.
         threads: How many threads HiGHS may use.
         time_limit: Seconds for one run of HiGHS, None for no limit; reaching it counts as an iteration limit.
         presolve: Whether HiGHS may simplify the program first.
@@ -144,7 +146,7 @@ class HiGHS(_Solver):
     presolve: bool = True
 
     def __post_init__(self) -> None:
-        _checks.one_of("method", self.method, ("choose", "simplex", "ipm"))
+        _checks.one_of("method", self.method, ("choose", "simplex", "ipm", "pdlp"))
         _checks.is_count("threads", self.threads)
         if self.time_limit is not None:
             _checks.in_range("time_limit", self.time_limit, 0, open_low=True)

@@ -73,7 +73,7 @@ def run(
     runner = _Runner(settings, highspy, max_steps, min(max(level, tol.HIGHS_LEAST_TOLERANCE), tol.HIGHS_MOST_TOLERANCE))
     ends = []
     for place, model in zip(np.ndindex(*batch), models(scaled, batch), strict=True):
-        first = None if start is None or settings.method == "ipm" else _first(start, place)
+        first = None if start is None or settings.method in ("ipm", "pdlp") else _first(start, place)
         ends.append((model, runner.solve(model, first)))
 
     def gathered() -> Solution:
@@ -160,7 +160,8 @@ class _Runner:
             solver.setBasis(_basis(highspy, model, *first))
         solver.run()
         info, solution = solver.getInfo(), solver.getSolution()
-        counts = (info.simplex_iteration_count, info.ipm_iteration_count, info.crossover_iteration_count)
+        kinds = ("simplex", "ipm", "crossover", "pdlp")
+        counts = [getattr(info, f"{kind}_iteration_count") for kind in kinds]
         z, y = np.asarray(solution.col_value, dtype=np.float64), -np.asarray(solution.row_dual, dtype=np.float64)
         if not solution.value_valid or len(z) != model.n or not np.isfinite(z).all():
             z = np.zeros(model.n)
@@ -186,7 +187,10 @@ class _Runner:
             options["time_limit"] = float(self.settings.time_limit)
         if self.max_steps is not None:
             left = max(0, self.max_steps - spent)
-            options |= {f"{kind}_iteration_limit": left for kind in ("simplex", "ipm")}
+            options |= {f"{kind}_iteration_limit": left for kind in ("simplex", "ipm", "pdlp")}
+        if self.settings.method == "pdlp":
+            # It stops by norms over all rows; the verifier looks at each.
+            options["pdlp_optimality_tolerance"] = tol.HIGHS_PDLP_SHARE * self.tolerance
         if np.any(np.abs(model.matrix.value) < tol.HIGHS_SMALL_ENTRY):
             options["small_matrix_value"] = tol.HIGHS_SMALLEST_ENTRY
         return options

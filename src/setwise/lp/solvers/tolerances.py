@@ -136,6 +136,7 @@ FOLD_NEIGHBOURS = 10  # that predict a held-out sample
 
 HIGHS_LEAST_TOLERANCE = 1e-10  # it accepts none below
 HIGHS_MOST_TOLERANCE = 1e-3  # beyond it stops at points that no certificate can be built from
+HIGHS_PDLP_SHARE = 0.1  # of the tolerance: its residuals are norms over all rows, ours are of each row
 HIGHS_FEASIBLE = 1e-6  # a point that breaks the constraints by more is not feasible
 HIGHS_CERTIFIED = 1e-6  # largest residual of a certificate, relative to its largest multiplier
 HIGHS_SMALL_ENTRY = 1e-9  # HiGHS drops smaller matrix entries by default
