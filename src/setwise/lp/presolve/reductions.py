@@ -84,7 +84,8 @@ class DependentRows:
             return None
         kept = _independent(rows @ rows.T)
         # By all entries of the rows, not by the pivots alone: the combinations must hold to rounding.
-        combine = E @ torch.linalg.pinv(E[kept])
+        basis, triangle = torch.linalg.qr(E[kept].T)
+        combine = torch.linalg.solve_triangular(triangle.T, E @ basis, upper=False, left=False)
         combine[kept] = torch.eye(len(kept), dtype=E.dtype, device=E.device)
         if len(kept) == len(E) or not bool(
             ((combine @ E[kept] - E).norm(dim=1) <= tol.COMBINATION_AGREES * E.norm(dim=1)).all()
