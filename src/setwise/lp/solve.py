@@ -91,7 +91,7 @@ def _solve(problem: LinearProgram, max_steps: int | None, tolerance: float, star
     """By HiGHS where that is the faster one, and what it leaves open from the inside; else from the inside."""
     if not _prefers_highs(problem):
         return Interior().run(problem, max_steps=max_steps, tolerance=tolerance, start=start)
-    if not problem.is_dense:
+    if not problem.is_dense or problem.variables > tol.DENSE_VARIABLES:  # the dense presolve would cost more than all
         return HiGHS().run(problem, max_steps=max_steps, tolerance=tolerance, start=start)
     solution = driver.run_highs(HiGHS(), problem, max_steps, tolerance, start)
     unsolved = torch.as_tensor(solution.status == Status.ITERATION_LIMIT, device=problem.device).reshape(-1)
