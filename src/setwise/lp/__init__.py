@@ -15,6 +15,7 @@ from setwise.lp.regret import RegretLoss, regret, regret_loss
 from setwise.lp.settings import ExteriorNewton, HiGHS, Interior
 from setwise.lp.solution import Duals, LPError, Solution, Status
 from setwise.lp.solve import solve
+from setwise.lp.solvers.hot_start import HotStart
 from setwise.lp.solvers.sketching import CountSketch, RowSampling, SufficientReduction, reduce_program
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "Duals",
     "ExteriorNewton",
     "HiGHS",
+    "HotStart",
     "ImplicitGradient",
     "Interior",
     "LPError",

@@ -12,6 +12,7 @@ from setwise.lp.operator import Matrix
 from setwise.lp.problem import LinearProgram
 from setwise.lp.solution import Solution
 from setwise.lp.solve import solve
+from setwise.lp.solvers.hot_start import HotStart
 
 if TYPE_CHECKING:
     from setwise.lp.gradients import Gradient
@@ -76,6 +77,7 @@ class LPLayer(nn.Module):
         self.throw = throw
         self.warm_start = warm_start
         self.solution: Solution | None = None
+        self._memory = HotStart()
 
     def forward(
         self,
@@ -115,13 +117,14 @@ class LPLayer(nn.Module):
             max_steps=self.max_steps,
             tolerance=self.tolerance,
             start=start,
+            memory=self._memory if self.warm_start else None,
             throw=self.throw,
         )
         return self.solution.primal
 
     def __getstate__(self) -> dict[str, Any]:
         """Copies and pickles start afresh: the last solution hangs on its graph, which cannot be copied."""
-        return self.__dict__ | {"solution": None}
+        return self.__dict__ | {"solution": None, "_memory": HotStart()}
 
     def extra_repr(self) -> str:
         """The settings, for ``print(model)``."""

@@ -101,7 +101,7 @@ def _split(lp: Any) -> tuple[tuple[Rows, Array], tuple[Rows, Array]]:
     column = np.repeat(np.arange(lp.num_col_), np.diff(np.asarray(lp.a_matrix_.start_)))
     row, value = np.asarray(lp.a_matrix_.index_, dtype=np.int64), np.asarray(lp.a_matrix_.value_, dtype=np.float64)
     order = np.lexsort((column, row))
-    every, equal = Rows(row[order], column[order], value[order]), low == high
+    every, equal = Rows(row[order], column[order], value[order], (lp.num_row_, lp.num_col_)), low == high
     above, below = ~equal & np.isfinite(high), ~equal & np.isfinite(low)
-    A = every.taken(above).over(every._replace(value=-every.value).taken(below), int(above.sum()))
+    A = every.taken(above).over(every._replace(value=-every.value).taken(below))
     return (A, np.concatenate([high[above], -low[below]])), (every.taken(equal), high[equal])

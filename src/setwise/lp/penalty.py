@@ -45,7 +45,7 @@ def choose_penalty(
     _checks.in_range("tolerance", tolerance, 0.0, open_low=True)
     _checks.is_count("tries", tries, 2)
     with torch.no_grad():
-        form, _ = equilibrate(StandardForm.of(problem))
+        form, _ = equilibrate(StandardForm.of(problem, tensors=True))
         point = form.zero()
         penalty, before = first, None
         for _ in range(tries):

@@ -10,6 +10,7 @@ from setwise.lp.problem import LinearProgram
 from setwise.lp.solution import Solution, to_dtype
 from setwise.lp.solvers import driver, highs
 from setwise.lp.solvers import tolerances as tol
+from setwise.lp.solvers.hot_start import HotStart
 from setwise.lp.solvers.newton_systems import LINEAR_SOLVERS, NewtonSystem
 
 
@@ -57,8 +58,7 @@ class Interior(_Solver):
     switch_tolerance: float = tol.SWITCH
 
     def _run(self, problem: LinearProgram, max_steps: int | None, tolerance: float, start: Solution | None) -> Solution:
-        limits = driver.Limits(100 if max_steps is None else max_steps, tolerance, self.switch_tolerance)
-        return driver.run_interior(problem, limits, start, finish=max_steps is None)
+        return driver.run_interior(self, problem, max_steps, tolerance, start)
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class ExteriorNewton(_Solver):
 
 
 @dataclass(frozen=True)
-class HiGHS(_Solver):
+class HiGHS:
     """HiGHS: simplex, interior-point and first-order methods for sparse programs, on the CPU in float64.
 
     The programs of a batch are solved one after the other; ``max_steps`` counts the iterations of each (simplex,
@@ -131,7 +131,8 @@ class HiGHS(_Solver):
             not hold on the program's own numbers, is tried by the simplex method.
         threads: How many threads HiGHS may use.
         time_limit: Seconds for one run of HiGHS, None for no limit; reaching it counts as an iteration limit.
-        presolve: Whether HiGHS may simplify the program first.
+        presolve: Whether HiGHS may simplify the program first; None for large programs only, which is the faster way.
+        workers: How many threads solve elements of a batch side by side; HiGHS lets go of Python's lock while it works.
 
     Examples:
         >>> import torch
@@ -143,13 +144,24 @@ class HiGHS(_Solver):
     method: str = "choose"
     threads: int = 1
     time_limit: float | None = None
-    presolve: bool = True
+    presolve: bool | None = None
+    workers: int = 1
 
     def __post_init__(self) -> None:
         _checks.one_of("method", self.method, ("choose", "simplex", "ipm", "pdlp"))
         _checks.is_count("threads", self.threads)
+        _checks.is_count("workers", self.workers)
         if self.time_limit is not None:
             _checks.in_range("time_limit", self.time_limit, 0, open_low=True)
 
-    def _run(self, problem: LinearProgram, max_steps: int | None, tolerance: float, start: Solution | None) -> Solution:
-        return to_dtype(highs.run(self, problem, max_steps, tolerance, start), problem.dtype)
+    def run(
+        self,
+        problem: LinearProgram,
+        *,
+        max_steps: int | None = None,
+        tolerance: float = 1e-9,
+        start: Solution | None = None,
+        memory: HotStart | None = None,
+    ) -> Solution:
+        """As for the other solvers; ``memory`` is what to keep from call to call (:class:`~setwise.lp.HotStart`)."""
+        return to_dtype(highs.run(self, problem, max_steps, tolerance, start, memory), problem.dtype)

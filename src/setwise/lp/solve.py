@@ -15,8 +15,8 @@ from setwise.lp.gradients.autograd import attach
 from setwise.lp.problem import LinearProgram, check_program
 from setwise.lp.settings import HiGHS, Interior
 from setwise.lp.solution import LPError, Solution, Status, with_parts
-from setwise.lp.solvers import driver
 from setwise.lp.solvers import tolerances as tol
+from setwise.lp.solvers.hot_start import HotStart
 
 
 class Solver(Protocol):
@@ -36,6 +36,7 @@ def solve(
     max_steps: int | None = None,
     tolerance: float = 1e-9,
     start: Solution | None = None,
+    memory: HotStart | None = None,
     throw: bool = True,
 ) -> Solution:
     """Solve a batch of linear programs, with a status and residuals for each, differentiable in every input.
@@ -51,6 +52,7 @@ def solve(
         max_steps: Most steps of an element; the solver's own limit by default.
         tolerance: Relative residuals and gap of an optimum.
         start: An earlier solution to start from.
+        memory: What ``HiGHS`` keeps between calls over the same matrices; give the same object each time.
         throw: Raise :class:`LPError` where an element has no optimum; otherwise its status says so.
 
     Raises:
@@ -79,7 +81,9 @@ def solve(
         _checks.is_count("max_steps", max_steps)
     with torch.no_grad():
         if solver is None:
-            solution = _solve(problem, max_steps, tolerance, start)
+            solution = _solve(problem, max_steps, tolerance, start, memory)
+        elif memory is not None and isinstance(solver, HiGHS):
+            solution = solver.run(problem, max_steps=max_steps, tolerance=tolerance, start=start, memory=memory)
         else:
             solution = solver.run(problem, max_steps=max_steps, tolerance=tolerance, start=start)
     if throw and not bool(solution.optimal.all()):
@@ -87,13 +91,13 @@ def solve(
     return attach(problem, solution, gradient)
 
 
-def _solve(problem: LinearProgram, max_steps: int | None, tolerance: float, start: Solution | None) -> Solution:
+def _solve(
+    problem: LinearProgram, max_steps: int | None, tolerance: float, start: Solution | None, memory: HotStart | None
+) -> Solution:
     """By HiGHS where that is the faster one, and what it leaves open from the inside; else from the inside."""
-    if not _prefers_highs(problem):
+    if not ((memory is not None and memory.knows(problem)) or _prefers_highs(problem)):
         return Interior().run(problem, max_steps=max_steps, tolerance=tolerance, start=start)
-    if not problem.is_dense or problem.variables > tol.DENSE_VARIABLES:  # the dense presolve would cost more than all
-        return HiGHS().run(problem, max_steps=max_steps, tolerance=tolerance, start=start)
-    solution = driver.run_highs(HiGHS(), problem, max_steps, tolerance, start)
+    solution = HiGHS().run(problem, max_steps=max_steps, tolerance=tolerance, start=start, memory=memory)
     unsolved = torch.as_tensor(solution.status == Status.ITERATION_LIMIT, device=problem.device).reshape(-1)
     if max_steps is not None or not bool(unsolved.any()):
         return solution
@@ -110,8 +114,12 @@ def _prefers_highs(problem: LinearProgram) -> bool:
     the matrices have n^2 / 10 entries that are not 0. Structured programs (flows, transport, least absolute values,
     knapsacks, paths) have far fewer and take 4 to 60 times as long from the inside (``benchmarks/lp_structured.py``).
     """
-    if not problem.has_entries or importlib.util.find_spec("highspy") is None:
+    if not problem.has_entries or not _has_few_entries(problem):
         return False
+    return importlib.util.find_spec("highspy") is not None
+
+
+def _has_few_entries(problem: LinearProgram) -> bool:
     n = problem.variables
     if not problem.is_dense or n > tol.DENSE_VARIABLES:
         return True

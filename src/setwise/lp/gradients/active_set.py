@@ -16,8 +16,6 @@ from setwise.lp.operator import matvec, rmatvec
 from setwise.lp.problem import LinearProgram
 from setwise.lp.solution import Duals, Solution
 from setwise.lp.solvers import tolerances as tol
-from setwise.lp.solvers.vertex import Vertex
-from setwise.lp.standard_form import Point, StandardForm, select
 
 
 def constraints(problem: LinearProgram, x: Tensor) -> Duals:
@@ -74,69 +72,41 @@ class ActiveSet(ABC):
 
 
 class _Dense(ActiveSet):
-    """LU where the active rows make a vertex, the pseudo-inverse elsewhere."""
+    """Temporary."""
 
     def __init__(self, problem: LinearProgram, solution: Solution) -> None:
         super().__init__(problem, solution)
-        self.batch = problem.batch_shape
-        self.form = form = StandardForm.of(problem)
-        point = form.point(solution.primal, solution.dual)
-        slack = form.h - form.G(point.x)
-        # Strict complementarity: of multiplier and slack the larger one decides.
-        self.active = (point.z > slack) & (form.mask > 0)
-        _, _, p, n = form.sizes
-        optimal = solution.optimal.reshape(-1)
-        square = (self.active.sum(-1) == n - p) & optimal
-        self.vertex, proven = None, torch.zeros_like(square)
-        if bool(square.any()):
-            places = square.nonzero().squeeze(-1)
-            index = self.active[places].nonzero()[:, 1].reshape(len(places), n - p)
-            self.vertex, good = Vertex.solve(form if len(places) == len(square) else form.select(places), index)
-            self.vertex = select(self.vertex, good)
-            proven[places[good]] = True
-        self.places = proven.nonzero().squeeze(-1)
-        self.others = (~proven & optimal).nonzero().squeeze(-1)
-        if self.others.numel():
-            rest = form.select(self.others)
-            # Where rows are too many or too few, tight rows that carry a multiplier count as active too.
-            tight = (slack[self.others] <= tol.TIGHT * (1 + rest.h.abs())) & (rest.mask > 0)
-            weight = (self.active[self.others] | (tight & (point.z[self.others] > 0))).to(form.c.dtype)
-            self.rest, self.weight = rest, weight
-            # K'K may be singular: the pseudo-inverse gives the derivative of least norm.
-            self.inverse = pseudo_inverse(rest.normal(weight) + rest.E.mT @ rest.E)
+        batch, n = problem.batch_shape, problem.variables
+        res = constraints(problem, solution.primal.detach())
+        v, w, lo, up = solution.dual
+        eye = torch.eye(n, dtype=torch.float64)
+        A = problem.A.detach().double().expand(*batch, -1, n)
+        E = problem.A_eq.detach().double().expand(*batch, -1, n)
+        K = torch.cat([A, E, -eye.expand(*batch, n, n), eye.expand(*batch, n, n)], -2)
+        slack = torch.cat([-res.inequality, 0 * res.equality.expand(*batch, -1), -res.lower, -res.upper], -1)
+        mult = torch.cat([v, w.abs() + 1, lo, up], -1)
+        on = mult > slack
+        fin = torch.cat(
+            [
+                torch.isfinite(problem.b).expand(*batch, -1),
+                torch.ones_like(w, dtype=torch.bool).expand(*batch, -1),
+                torch.isfinite(problem.lower).expand(*batch, -1),
+                torch.isfinite(problem.upper).expand(*batch, -1),
+            ],
+            -1,
+        )
+        on = on & fin
+        Ka = K * on.unsqueeze(-1)
+        self.R = torch.linalg.pinv(Ka, rtol=1e-10) * solution.optimal[..., None, None]
+        self.sizes = [A.shape[-2], E.shape[-2], n, n]
 
     def by_rows(self, residual: Duals) -> Tensor:
-        n = self.form.c.shape[1]
-        z, y = self.form.stack(Duals(*(self._flatten(part) for part in residual)))
-        x = z.new_zeros(z.shape[0], n)
-        if self.vertex is not None and self.places.numel():
-            chosen = torch.cat([z[self.places].gather(1, self.vertex.rows), y[self.places]], -1)
-            solved = torch.linalg.lu_solve(self.vertex.lu, self.vertex.pivots, chosen.unsqueeze(-1)).squeeze(-1)
-            x = x.index_copy(0, self.places, solved)
-        if self.others.numel():
-            right = self.rest.Gt(z[self.others] * self.weight) + self.rest.Ety(y[self.others])
-            x = x.index_copy(0, self.others, torch.einsum("bij,bj->bi", self.inverse, right))
-        return x.reshape(*self.batch, n)
+        r = torch.cat([p.double().expand(*self.problem.batch_shape, -1) for p in residual], -1)
+        return (self.R @ r.unsqueeze(-1)).squeeze(-1)
 
     def by_columns(self, g: Tensor) -> Duals:
-        flattened = self._flatten(g)
-        z, y = torch.zeros_like(self.form.h), torch.zeros_like(self.form.e)
-        if self.vertex is not None and self.places.numel():
-            right = flattened[self.places].unsqueeze(-1)
-            solved = torch.linalg.lu_solve(self.vertex.lu, self.vertex.pivots, right, adjoint=True).squeeze(-1)
-            count = self.vertex.rows.shape[1]
-            rows = torch.zeros_like(z[self.places]).scatter(1, self.vertex.rows, solved[:, :count])
-            z, y = z.index_copy(0, self.places, rows), y.index_copy(0, self.places, solved[:, count:])
-        if self.others.numel():
-            x = torch.einsum("bij,bj->bi", self.inverse, flattened[self.others])
-            z = z.index_copy(0, self.others, self.rest.G(x) * self.weight)
-            y = y.index_copy(0, self.others, self.rest.Ex(x))
-        parts = self.form.duals(Point(flattened, z, y))
-        return Duals(*(part.reshape(*self.batch, part.shape[-1]) for part in parts))
-
-    def _flatten(self, part: Tensor) -> Tensor:
-        shape = (*self.batch, part.shape[-1])
-        return part.to(torch.float64).expand(shape).reshape(self.form.c.shape[0], part.shape[-1])
+        y = (self.R.mT @ g.double().unsqueeze(-1)).squeeze(-1)
+        return Duals(*y.split(self.sizes, -1))
 
 
 class _MatrixFree(ActiveSet):

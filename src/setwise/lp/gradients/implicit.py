@@ -69,7 +69,7 @@ class SmoothedGradient:
 
     def primal(self, problem: LinearProgram, solution: Solution) -> Tensor:
         """The point with the derivative of the penalty's minimizer."""
-        form = StandardForm.of(problem)
+        form = StandardForm.of(problem, tensors=True)
         y = minimize_penalty(form, form.point(solution.primal, solution.dual), self.penalty)
         active = ((form.G(y) - form.h) * form.mask > 0).to(form.c.dtype)
         inverse = pseudo_inverse(form.normal(active) + form.E.mT @ form.E)

@@ -58,7 +58,7 @@ class UnrolledGradient:
         penalty = self.penalty
         if penalty is None or self.steps is None:
             with torch.no_grad():
-                form = StandardForm.of(problem)
+                form = StandardForm.of(problem, tensors=True)
                 point = Point(y.reshape(-1, n), torch.zeros_like(form.h), torch.zeros_like(form.e))
                 penalty = penalty or _settled_penalty(form, point)
                 if self.steps is None:

@@ -1,4 +1,4 @@
-"""Equilibration: rows, columns and cost scaled by powers of two until the program's numbers are near 1; caps.
+"""Equilibration: rows, columns and cost scaled by powers of two until the program's numbers are near 1.
 
 With x = C x', the rows R_A, R_E and a price q,
 
@@ -8,29 +8,23 @@ is the same program; powers of two lose no digit. The factors are those of Curti
 all entries that are not 0 as near to 1 as one factor a row and one a column can, in the sense of least squares. Where a
 program was written in other units, that finds the old ones. Then Ruiz's steps bring the largest entries to 1. Where
 all sides are unusually small or large, the unit of x mends that, and where all costs are, the price.
-
-*Caps*: sides and costs far beyond all others are lowered, so that they do not set the scale. A side that is never met
-may as well be nearer, and a cost that is never paid may as well be less: where the optimum of the lowered program meets
-none of these sides and pays none of these costs, it is that of the program, with multipliers that pay the program's own
-costs. Only sides above 0 are lowered, which is to say rows that 0 satisfies, and costs that a bound of their variable
-pays for. Whether the optimum is one of the program is for the verifier to say.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Self, cast
+from typing import NamedTuple, Self, cast
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from setwise.lp.operator import Matrix, is_csr
 from setwise.lp.problem import LinearProgram
 from setwise.lp.solution import Duals, Solution
 from setwise.lp.solvers import tolerances as tol
-from setwise.lp.standard_form import Point, Program, StandardForm, largest
+from setwise.lp.standard_form import Point, StandardForm, largest
 
 
 @dataclass(frozen=True)
@@ -40,7 +34,7 @@ class Equilibration:
     row: Tensor  # shape: (*batch of A and A_eq, m)
     row_eq: Tensor  # shape: (*batch of A and A_eq, equalities)
     column: Tensor  # shape: (*batch of A and A_eq, n)
-    price: Tensor  # shape: ()
+    price: float
 
     @classmethod
     def analyze(cls, problem: LinearProgram, *, units: bool = False) -> Equilibration | None:
@@ -63,7 +57,7 @@ class Equilibration:
         bounds = (bound / column for bound in (problem.lower, problem.upper))
         unit = _unit(problem.b * row, problem.b_eq * row_eq, *bounds)
         price = _unit(problem.c * column * unit)
-        if well and float(unit) == float(price) == 1:
+        if well and unit == price == 1.0:
             return None
         return cls(row / unit, row_eq / unit, column * unit, price)
 
@@ -107,7 +101,6 @@ class Equilibration:
             dual=Duals(*(part * factor for part, factor in zip(solution.dual, self._prices(), strict=True))),
             farkas=Duals(*(part * factor for part, factor in zip(solution.farkas, self._prices(), strict=True))),
             ray=solution.ray * self.column,
-            factor=None,
         )
 
     def _prices(self) -> Duals:
@@ -116,17 +109,24 @@ class Equilibration:
         return Duals(self.price * self.row, self.price * self.row_eq, bounds, bounds)
 
 
-def _unit(*parts: Tensor) -> Tensor:
+def _unit(*parts: Tensor) -> float:
     """A power of two near the largest size where all are small, near the least where all are large, and 1 elsewhere.
 
-    Numbers that are 0 or infinite have no size.  # shape: ()
+    Numbers that are 0 or infinite have no size.
     """
-    sizes = torch.cat([part.detach().to(torch.float64).abs().reshape(-1) for part in parts])
-    sizes = sizes[(sizes > 0) & sizes.isfinite()]
-    if not sizes.numel():
-        return sizes.new_ones(())
-    low, high = sizes.amin().log2().round(), sizes.amax().log2().round()
-    return torch.exp2(torch.where(high < -tol.USUAL_BITS, high, torch.where(low > tol.USUAL_BITS, low, 0.0)))
+    sizes = [part.detach().to(torch.float64).abs().reshape(-1) for part in parts]
+    sizes = [part[(part > 0) & (part < torch.inf)] for part in sizes]
+    sizes = [part for part in sizes if part.numel()]
+    if not sizes:
+        return 1.0
+    low, high = min(float(part.min()) for part in sizes), max(float(part.max()) for part in sizes)
+    low, high = round(math.log2(low)), round(math.log2(high))
+    return 2.0 ** (high if high < -tol.USUAL_BITS else low if low > tol.USUAL_BITS else 0)
+
+
+def in_usual_units(value: Tensor) -> bool:
+    """Whether sides or costs need no unit of their own."""
+    return _unit(value) == 1.0
 
 
 class _Entries(NamedTuple):
@@ -222,16 +222,11 @@ def _is_well_scaled(A: Tensor, E: Tensor) -> bool:
 
 
 class Scaling(NamedTuple):
-    """x = column * x_scaled, z = row * z_scaled, y = row_eq * y_scaled: entries of the scaled matrices are near 1."""
+    """x = column * x_scaled, z = row * z_scaled, y = row_eq * y_scaled, with scaled matrices near 1."""
 
     row: Tensor  # shape: (batch, k)
     row_eq: Tensor  # shape: (batch, p)
     column: Tensor  # shape: (batch, n)
-
-    @classmethod
-    def identity(cls, form: StandardForm) -> Scaling:
-        """The scaling that changes nothing."""
-        return cls(*(torch.ones_like(part) for part in (form.h, form.e, form.c)))
 
     def unscale(self, point: Point) -> Point:
         """From the scaled problem to the original one."""
@@ -243,102 +238,22 @@ class Scaling(NamedTuple):
 
 
 def equilibrate(form: StandardForm) -> tuple[StandardForm, Scaling]:
-    """Bring the largest entry of every row and column near 1 (Ruiz), then cost and right-hand side to the size of 1.
-
-    A problem whose rows and columns are within a factor of 16 of 1 keeps its matrix.
-    """
-    row, row_eq, column = torch.ones_like(form.A[:, :, 0]), torch.ones_like(form.e), torch.ones_like(form.c)
-    A, E = form.A, form.E
-    for _ in range(tol.RUIZ_PASSES):
-        entries, entries_eq = A.abs(), E.abs()
-        rows, rows_eq = _peak(entries, -1), _peak(entries_eq, -1)
-        columns = torch.maximum(_peak(entries, -2), _peak(entries_eq, -2))
-        if all(_is_near_one(peak) for peak in (rows, rows_eq, columns)):
-            break
-        r, q, c = rows.rsqrt(), rows_eq.rsqrt(), columns.rsqrt()
-        A, E = A * r.unsqueeze(-1) * c.unsqueeze(-2), E * q.unsqueeze(-1) * c.unsqueeze(-2)
-        row, row_eq, column = row * r, row_eq * q, column * c
-    return rescaled(form, A, E, (row, row_eq, column), empty=1.0)
-
-
-def rescaled(
-    form: StandardForm, A: Any, E: Any, factors: tuple[Tensor, Tensor, Tensor], *, empty: float
-) -> tuple[StandardForm, Scaling]:
-    """The form with scaled matrices, its cost and sides scaled too, and then brought to the size of 1.
-
-    Args:
-        form: The programs.
-        A: The matrix of the inequalities with its factors.
-        E: That of the equalities.
-        factors: Of the rows of A, the rows of E, and the columns.
-        empty: By what sides or costs that are all 0, and so have no size, are divided.
-    """
-    row, row_eq, column = factors
+    """Bring the Euclidean norm of every row and column near 1, then cost and right-hand side to the size of 1."""
+    ones = torch.ones_like(form.c)
+    row, row_eq, column = torch.ones_like(form.split(form.h)[0]), torch.ones_like(form.e), ones
+    for _ in range(tol.NORM_PASSES):
+        r, q = (_root(size**2 * form.squares(part, column**2)) for part, size in ((form.A, row), (form.E, row_eq)))
+        down = form.squares_back(form.A, row**2) + form.squares_back(form.E, row_eq**2)
+        row, row_eq, column = row * r, row_eq * q, column * _root(column**2 * down)
+    A, E = form.scaled(form.A, row, column), form.scaled(form.E, row_eq, column)
     row = form.with_bounds(row, 1 / column, 1 / column)
     cost, h, e = form.c * column, form.h * row, form.e * row_eq
-    size, price = (
-        torch.where(peak > 0, peak.clamp(min=tol.LEAST_SIZE), empty).unsqueeze(-1)
-        for peak in (torch.maximum(largest(h), largest(e)), largest(cost))
-    )
+    size, price = torch.maximum(largest(h), largest(e)).unsqueeze(-1), largest(cost).unsqueeze(-1)
+    size, price = (torch.where(peak > 0, peak.clamp(min=tol.LEAST_SIZE), 1.0) for peak in (size, price))
     scaled = replace(form, c=cost / price, A=A, E=E, e=e / size, h=h / size)
     return scaled, Scaling(row * price, row_eq * price, column * size)
 
 
-def _peak(matrix: Tensor, dim: int) -> Tensor:
-    """Largest entry of absolute values along a dimension; 1 where all are 0."""
-    shape = matrix.shape[:1] + matrix.shape[2 if dim == -2 else 1 :][:1]
-    if matrix.shape[dim] == 0:
-        return matrix.new_ones(shape)
-    peak = matrix.amax(dim)
-    return torch.where(peak > 0, peak, 1.0)
-
-
-def _is_near_one(peak: Tensor) -> bool:
-    return peak.numel() == 0 or bool((peak.amax() <= tol.WELL_SCALED) & (peak.amin() >= 1 / tol.WELL_SCALED))
-
-
-def capped(form: StandardForm) -> StandardForm:
-    """The programs with sides and costs that lie far beyond the others lowered; the same object where none do."""
-    needed = torch.maximum(largest(form.e), largest((-form.h).relu()))
-    side = _limit(form.h.relu(), needed)
-    lower, upper = form.bounds()
-    paid = ((form.c > 0) & lower.isfinite()) | ((form.c < 0) & upper.isfinite())
-    price = _limit(torch.where(paid, form.c.abs(), 0.0), largest(torch.where(paid, 0.0, form.c)))
-    if bool(torch.isinf(side).all()) and bool(torch.isinf(price).all()):
-        return form
-    side, price = side.unsqueeze(-1), price.unsqueeze(-1)
-    return replace(form, h=torch.minimum(form.h, side), c=torch.where(paid, form.c.clamp(-price, price), form.c))
-
-
-def _limit(value: Tensor, needed: Tensor) -> Tensor:
-    """Above the first gap between sizes that is wide; inf where there is none.  # shape: (batch, k) to (batch,)."""
-    size = torch.cat([torch.zeros_like(needed).unsqueeze(-1), value.sort(-1).values], -1)
-    size = torch.maximum(size, needed.unsqueeze(-1))
-    gaps = (size[:, 1:] > tol.CAP_GAP * size[:, :-1]) & (size[:, :-1] > 0)
-    limit = torch.full_like(needed, torch.inf)
-    if gaps.shape[-1]:
-        below = size.gather(-1, gaps.to(torch.uint8).argmax(-1, keepdim=True)).squeeze(-1)
-        limit = torch.where(gaps.any(-1), tol.CAP_ROOM * below, limit)
-    return limit
-
-
-def capped_program(program: Program) -> Program:
-    """Caps of one program on NumPy arrays, as :func:`capped` finds them."""
-    needed = max(float(np.abs(program.e).max(initial=0.0)), float(-program.h.min(initial=0.0)))
-    side = _cap(program.h[program.h > 0], needed)
-    size = np.abs(program.c)
-    paid = np.zeros(len(size), dtype=bool)  # a bound pays for the cost: the lower one if positive, the upper if not
-    sign = program.G[np.arange(program.count, len(program.h)), program.bounded]
-    paid[program.bounded[sign * program.c[program.bounded] < 0]] = True
-    price = _cap(size[paid & (size > 0)], float(size[~paid].max(initial=0.0)))
-    if np.isinf(side) and np.isinf(price):
-        return program
-    c = np.where(paid, np.clip(program.c, -price, price), program.c)
-    return replace(program, c=c, h=np.minimum(program.h, side))
-
-
-def _cap(sizes: NDArray[np.float64], needed: float) -> float:
-    """Above the first wide gap between positive sizes, all taken to be at least ``needed``; inf where there is none."""
-    if len(sizes) == 0 or float(sizes.max()) <= tol.CAP_GAP * max(needed, float(sizes.min())):
-        return np.inf
-    return float(_limit(torch.from_numpy(sizes)[None], torch.tensor([needed], dtype=torch.float64)))
+def _root(squares: Tensor) -> Tensor:
+    """By what to multiply rows or columns with these sums of squares: half of the way to norm 1 in each pass."""
+    return torch.where(squares > 0, squares, 1.0) ** -0.25

@@ -27,39 +27,40 @@ from torch import Tensor
 
 from setwise.lp.operator import is_csr
 from setwise.lp.problem import LinearProgram
-from setwise.lp.solution import Duals, Factor, Solution, Status, merge, with_status
+from setwise.lp.solution import Duals, Solution, Status, merge, with_status
 from setwise.lp.solvers import tolerances as tol
+from setwise.lp.solvers.verifier import verify
+
+Run = Callable[[LinearProgram, Solution | None], Solution]
 
 
-def presolved(
-    problem: LinearProgram,
-    tolerance: float,
-    start: Solution | None,
-    run: Callable[[LinearProgram, Solution | None], Solution],
-) -> tuple[Solution, bool]:
-    """The solution by way of the reduced programs, and whether its statuses are those of the program itself.
+def presolved(problem: LinearProgram, tolerance: float, start: Solution | None, run: Run) -> Solution:
+    """The solution by way of the reduced programs, verified on the program itself.
 
     Args:
         problem: The programs, in double precision.
-        tolerance: Relative error at which sides agree with one another.
+        tolerance: Relative error at which sides agree with one another, and of residuals and gap.
         start: An earlier solution.
         run: Solves reduced programs, from an earlier solution of theirs.
     """
     own = partition(problem)
     if own is not None:
-        solved = solve_separately(problem, own, start, lambda part, begin: presolved(part, tolerance, begin, run)[0])
-        return solved, False
+        return solve_separately(problem, own, start, lambda part, begin: presolved(part, tolerance, begin, run))
+    reduced, reductions = problem, []
     # Free directions first: what fixes them are new equality rows, which may depend on the program's own.
-    lineality = LinealitySpace.analyze(problem)
+    lineality = LinealitySpace.analyze(reduced)
     if lineality is not None:
-        problem, start = lineality.apply(problem), start and lineality.map_start(start)
-    dependent = DependentRows.analyze(problem, tolerance)
+        reduced, start = lineality.apply(reduced), start and lineality.map_start(start)
+        reductions.append(lineality.postsolve)
+    dependent = DependentRows.of(shared(reduced.A_eq)) if 0 not in problem.batch_shape else None
     if dependent is not None:
-        problem, start = dependent.apply(problem), start and dependent.map_start(start)
-    solution = run(problem, start)
-    for reduction in (dependent, lineality):
-        solution = solution if reduction is None else reduction.postsolve(solution)
-    return solution, lineality is None and dependent is None
+        sides = reduced.b_eq
+        reduced, start = dependent.apply(reduced), start and dependent.map_start(start)
+        reductions.append(lambda solution: dependent.postsolve(solution, sides, tolerance))
+    solution = run(reduced, start)
+    for postsolve in reversed(reductions):
+        solution = postsolve(solution)
+    return verify(problem, solution, tolerance) if reductions else solution
 
 
 @dataclass(frozen=True)
@@ -69,15 +70,11 @@ class DependentRows:
     kept: Tensor  # shape: (kept,)
     combine: Tensor  # B, shape: (equalities, kept)
     spread: Tensor  # B (B'B)^-1, shape: (equalities, kept)
-    excess: Tensor  # e - B e_k, 0 where that is rounding, shape: (*batch of e, equalities)
 
     @classmethod
-    def analyze(cls, problem: LinearProgram, tolerance: float) -> DependentRows | None:
-        """For dense rows that are shared by the batch; None where all are needed."""
-        if problem.equalities < 2 or 0 in problem.batch_shape:
-            return None
-        E = shared(problem.A_eq)
-        if E is None:
+    def of(cls, E: Tensor | None) -> DependentRows | None:
+        """For one dense matrix in double precision; None where all rows are needed."""
+        if E is None or len(E) < 2:
             return None
         rows = unit(E)
         if bool(are_independent(rows)):
@@ -86,17 +83,15 @@ class DependentRows:
         # By all entries of the rows, not by the pivots alone: the combinations must hold to rounding.
         basis, triangle = torch.linalg.qr(E[kept].T)
         combine = torch.linalg.solve_triangular(triangle.T, E @ basis, upper=False, left=False)
+        # A coefficient that is rounding would make a contradiction of a large side.
+        noise = tol.REDUCED_COST_NOISE * combine.abs().amax(1, keepdim=True)
+        combine = torch.where(combine.abs() > noise, combine, 0.0)
         combine[kept] = torch.eye(len(kept), dtype=E.dtype, device=E.device)
         if len(kept) == len(E) or not bool(
             ((combine @ E[kept] - E).norm(dim=1) <= tol.COMBINATION_AGREES * E.norm(dim=1)).all()
         ):
             return None
-        sides = problem.b_eq.detach().to(torch.float64)
-        excess = sides - sides[..., kept] @ combine.T
-        # Each row by its own terms: sides of other rows say nothing of this one.
-        terms = sides.abs() + sides[..., kept].abs() @ combine.abs().T
-        excess = torch.where(excess.abs() <= tolerance * terms, 0.0, excess)
-        return cls(kept, combine, torch.linalg.solve(combine.T @ combine, combine.T).T, excess)
+        return cls(kept, combine, torch.linalg.solve(combine.T @ combine, combine.T).T)
 
     def apply(self, problem: LinearProgram) -> LinearProgram:
         """The program with the kept rows alone."""
@@ -109,47 +104,35 @@ class DependentRows:
             return solution
         return replace(solution, dual=_with_equality(solution.dual, self.combine.T))
 
-    def postsolve(self, solution: Solution) -> Solution:
-        """A solution with multipliers of all rows; infeasible where the sides contradict one another."""
+    def postsolve(self, solution: Solution, sides: Tensor, tolerance: float) -> Solution:
+        """A solution with multipliers of all rows, the least that say the same; infeasible where sides disagree."""
         dual, farkas = (_with_equality(part, self.spread) for part in (solution.dual, solution.farkas))
-        factor = None if solution.factor is None else _Widened(solution.factor, self.spread)
-        solution = replace(solution, dual=dual, farkas=farkas, factor=factor)
-        if not bool(self.excess.any()):
+        solution = replace(solution, dual=dual, farkas=farkas)
+        excess = sides - sides[..., self.kept] @ self.combine.T
+        # Each row by its own terms: sides of other rows say nothing of this one.
+        terms = sides.abs() + sides[..., self.kept].abs() @ self.combine.abs().T
+        excess = torch.where(excess.abs() <= tolerance * terms, 0.0, excess)
+        if not bool(excess.any()):
             return solution
         # Row i less its combination is 0 = excess_i; by -1 / excess_i it reads 0 = -1.
-        worst, place = self.excess.abs().max(-1)  # shape: (*batch of e,)
+        worst, place = excess.abs().max(-1)  # shape: (*batch of b_eq,)
         row = torch.eye(len(self.combine), dtype=self.combine.dtype, device=self.combine.device)[place]
         row[..., self.kept] -= self.combine[place]
-        row = -row / self.excess.gather(-1, place.unsqueeze(-1))
+        row = -row / excess.gather(-1, place.unsqueeze(-1))
         where = (worst > 0).expand(solution.value.shape)
         proof = farkas.equality.new_zeros(()).expand_as(farkas.equality) + row.to(farkas.equality)
-        return with_status(
-            solution,
-            where,
-            Status.INFEASIBLE,
-            farkas=Duals(*(torch.zeros_like(part) for part in farkas))._replace(equality=proof),
-        )
-
-
-@dataclass(frozen=True)
-class _Widened:
-    """A factorization of active rows with the kept equalities, for all of them."""
-
-    factor: Factor
-    spread: Tensor
-
-    def by_columns(self, g: Tensor) -> Duals:
-        return _with_equality(self.factor.by_columns(g), self.spread)
+        empty = Duals(*(torch.zeros_like(part) for part in farkas))._replace(equality=proof)
+        return with_status(solution, where, Status.INFEASIBLE, farkas=empty)
 
 
 def shared(matrix: object) -> Tensor | None:
     """A dense matrix that all programs of a batch have in common, in float64; None for any other."""
-    if not isinstance(matrix, Tensor) or is_csr(matrix):
+    if not isinstance(matrix, Tensor) or is_csr(matrix) or 0 in matrix.shape[:-2]:
         return None
     copies = any(size != 1 and stride for size, stride in zip(matrix.shape[:-2], matrix.stride()[:-2], strict=True))
     if copies and not _are_equal(matrix.detach()):
         return None
-    return matrix.detach()[(0,) * (matrix.dim() - 2)].to(torch.float64) if matrix.numel() or matrix.dim() == 2 else None
+    return matrix.detach()[(0,) * (matrix.dim() - 2)].to(torch.float64)
 
 
 def _are_equal(matrices: Tensor) -> bool:
@@ -166,6 +149,11 @@ def unit(rows: Tensor) -> Tensor:
 
 def are_independent(rows: Tensor) -> Tensor:
     """Whether rows of length 1 are clearly independent.  # shape: (*batch, rows, columns) to (*batch,)."""
+    # A column that one row has for itself keeps that row as far from all others as its entry there is large.
+    alone = (rows != 0).sum(-2, keepdim=True) == 1
+    own = ((rows.abs() > tol.INDEPENDENT) & alone).any(-1)
+    if bool(own.all()):
+        return own.all(-1)
     lower, info = torch.linalg.cholesky_ex(rows @ rows.mT)
     clear: Tensor = (info == 0) & (lower.diagonal(dim1=-2, dim2=-1) > tol.INDEPENDENT).all(-1)
     return clear
@@ -248,7 +236,7 @@ class LinealitySpace:
         def own(duals: Duals) -> Duals:
             return duals._replace(equality=duals.equality[..., : duals.equality.shape[-1] - count])
 
-        solution = replace(solution, dual=own(solution.dual), farkas=own(solution.farkas), factor=None)
+        solution = replace(solution, dual=own(solution.dual), farkas=own(solution.farkas))
         slope = self.costs.square().sum(-1, keepdim=True)
         if not bool(slope.any()):
             return solution
@@ -287,14 +275,15 @@ def partition(problem: LinearProgram) -> Tensor | None:
     clear = torch.ones(problem.batch_shape, dtype=torch.bool, device=problem.device)
     if with_rows:
         clear = clear & are_independent(unit(E.detach().to(torch.float64)))
-    if with_lines:
-        count = problem.batch_shape
-        every = [part.expand(*count, *part.shape[-2:]) for part in (torch.where(on.unsqueeze(-1), A, 0.0), E)]
-        columns = unit(torch.cat(every, -2).detach().to(torch.float64).mT)  # shape: (*batch, n, rows)
-        # A bounded variable is no free direction: its column becomes a unit vector of its own.
-        bounded = torch.diag_embed((~free.expand(*count, -1)).to(torch.float64))
-        rest = torch.where(bounded.any(-1, keepdim=True), 0.0, columns)
-        clear = clear & are_independent(torch.cat([rest, bounded], -1))
+    if with_lines and not is_common(free):
+        clear = clear & ~free.any(-1)
+    elif with_lines:
+        places = _first(free)
+        every = [
+            part.expand(*problem.batch_shape, *part.shape[-2:])[..., places]
+            for part in (torch.where(on.unsqueeze(-1), A, 0.0), E)
+        ]
+        clear = clear & are_independent(unit(torch.cat(every, -2).detach().to(torch.float64).mT))
     own = (~clear.reshape(-1)).nonzero().squeeze(-1)
     return own if own.numel() else None
 
@@ -303,7 +292,7 @@ def solve_separately(
     problem: LinearProgram,
     own: Tensor,
     start: Solution | None,
-    solve: Callable[[LinearProgram, Solution | None], Solution],
+    solve: Run,
 ) -> Solution:
     """Solve some elements each by itself and the rest together.
 

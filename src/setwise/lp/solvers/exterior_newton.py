@@ -22,7 +22,7 @@ from torch import Tensor
 
 from setwise.lp.solvers import tolerances as tol
 from setwise.lp.solvers.newton_systems import Dense, Prepared
-from setwise.lp.solvers.status import INFEASIBLE, NEAR, RUNNING, UNBOUNDED, Outcome
+from setwise.lp.solvers.outcome import INFEASIBLE, OPTIMAL, UNBOUNDED, UNSOLVED, Outcome
 from setwise.lp.standard_form import Point, StandardForm, dot, largest, select
 
 
@@ -50,7 +50,9 @@ def run(
     system = system or Dense()
     batch = form.c.shape[0]
     places = torch.arange(batch, device=form.c.device)
-    result = Outcome(select(point, places), torch.zeros_like(places), form.c.new_zeros(batch))
+    result = Outcome.of(form)
+    result.point = select(point, places)
+    result.code[:] = OPTIMAL  # even at its limit a point may be: the verifier knows
     steps, last, accuracy = 0, float("inf"), 1.0
     best = form.c.new_full((batch,), torch.inf)
     stalled = torch.zeros(batch, device=form.c.device)
@@ -64,19 +66,19 @@ def run(
         point = Point(x, sigma * t.relu(), before.y + sigma * (form.Ex(x) - form.e))
         steps += max(spent, 1)
         residual = _distance(form, point)
-        code = _rays(form, before, point)
-        code = torch.where(residual <= tolerance, NEAR, code)
+        code = torch.where(residual <= tolerance, OPTIMAL, _rays(form, before, point))
         better = residual < best
         stalled = torch.where(residual < 0.5 * best, 0.0, stalled + 1)
         best = torch.where(better, residual, best)
-        # Outer steps are not monotone: the best point so far is the answer, unless a certificate takes its place.
-        store = better | (code != RUNNING)
+        # Outer steps are not monotone: the best point so far is the answer.
         for kept, value in zip(result.point, point, strict=True):
-            kept[places[store]] = value[store]
-        _store_rays(result, before, point, code, places)
-        done = (code != RUNNING) | (stalled >= tol.STALLED_OUTER_STEPS)
-        result.code[places[done]] = code[done]
-        result.steps[places] = float(steps)
+            kept[places[better]] = value[better]
+        rays = (code == INFEASIBLE) | (code == UNBOUNDED)
+        for kept, value, old in zip(result.proof, point, before, strict=True):
+            kept[places[rays]] = (value - old)[rays]
+        done = (code != UNSOLVED) | (stalled >= tol.STALLED_OUTER_STEPS)
+        result.code[places[rays].numpy(force=True)] = code[rays].numpy(force=True)
+        result.steps[places.numpy(force=True)] = steps
         keep = (~done).nonzero().squeeze(-1)
         if keep.numel() == 0:
             break
@@ -96,16 +98,9 @@ def _distance(form: StandardForm, point: Point) -> Tensor:
     """The largest violation, entry of stationarity or relative gap; data are of size 1.  # shape: (batch,)."""
     broken = torch.maximum(largest((form.G(point.x) - form.h).relu()), largest(form.Ex(point.x) - form.e))
     unbalanced = largest(form.c + form.Gt(point.z) + form.Ety(point.y))
-    primal, dual = form.objectives(point)
-    return torch.maximum(torch.maximum(broken, unbalanced), (primal - dual).abs() / (1 + primal.abs()))
-
-
-def _store_rays(result: Outcome, before: Point, point: Point, code: Tensor, places: Tensor) -> None:
-    """A certificate replaces the point itself."""
-    for kind, parts in ((INFEASIBLE, (1, 2)), (UNBOUNDED, (0,))):
-        where = code == kind
-        for part in parts:
-            result.point[part][places[where]] = (point[part] - before[part])[where]
+    cost = dot(form.c, point.x)
+    gap = (cost + dot(form.h, point.z) + dot(form.e, point.y)).abs() / (1 + cost.abs())
+    return torch.maximum(torch.maximum(broken, unbalanced), gap)
 
 
 def minimize_penalty(form: StandardForm, start: Point, penalty: float, *, max_steps: int = 100) -> Tensor:
@@ -208,7 +203,7 @@ def _rays(form: StandardForm, before: Point, after: Point) -> Tensor:
     cost = dot(form.c, dx)
     blocked = torch.maximum(largest(form.G(dx).relu()), largest(form.Ex(dx)))
     unbounded = (cost < -tol.RAY_STEEP * (1 + largest(dx))) & (blocked <= tol.RAY_DIFFERENCE * -cost)
-    return torch.where(infeasible, INFEASIBLE, torch.where(unbounded, UNBOUNDED, RUNNING))
+    return torch.where(infeasible, INFEASIBLE, torch.where(unbounded, UNBOUNDED, UNSOLVED))
 
 
 def exact_step(t: Tensor, q: Tensor, linear: Tensor, quadratic: Tensor, weight: float) -> Tensor:

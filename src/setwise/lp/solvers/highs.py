@@ -1,12 +1,14 @@
-"""HiGHS interface (extra ``lp``): simplex and interior-point methods for large sparse programs on the CPU.
+"""HiGHS interface (extra ``lp``): simplex, interior-point and first-order methods for sparse programs, on the CPU.
 
-HiGHS answers for one program at a time, in float64, so a batch is a loop. What it says is not taken on trust: residuals
-and gap are computed here from the program itself, and a program is called infeasible or unbounded only beside a
-certificate that was checked. Where HiGHS gives no ray, or does not know, two auxiliary programs decide, both feasible
-and bounded by construction:
+Programs that share their matrices share one model: costs, sides and bounds are changed in place, and each solve starts
+from the basis of the one before. A :class:`HotStart` keeps the model for the next call too.
+
+What HiGHS says is not taken on trust: residuals and gap are computed here from the program itself, and a program is
+called infeasible or unbounded only beside a certificate that was checked. Where HiGHS gives no ray, or does not know,
+two auxiliary programs decide, both feasible and bounded by construction:
 
 - *elastic*: min 1's + 1'(p + q) s.t. A z - s <= b, A_eq z + p - q = b_eq, lower <= z <= upper, and s, p, q >= 0. A
-  positive optimum proves infeasibility: its duals, divided by it, are the Farkas multipliers.
+  positive optimum proves infeasibility: its duals are the Farkas multipliers.
 - *recession*: min c'd s.t. A d <= 0, A_eq d = 0, d >= 0 where lower is finite, d <= 0 where upper is, |d| <= 1. A
   negative optimum at a feasible program proves that it is unbounded.
 """
@@ -14,273 +16,325 @@ and bounded by construction:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from setwise import _checks
-from setwise.lp.presolve.equilibration import Equilibration
+from setwise.lp.presolve.equilibration import Equilibration, in_usual_units
+from setwise.lp.presolve.reductions import DependentRows, LinealitySpace, partition, shared
 from setwise.lp.problem import LinearProgram
-from setwise.lp.solution import Duals, Solution, Status
+from setwise.lp.solution import Solution
 from setwise.lp.solvers import tolerances as tol
-from setwise.lp.solvers.highs_model import Model, Multipliers, models
-from setwise.lp.solvers.status import tolerance_for, verify
-from setwise.lp.standard_form import Array
+from setwise.lp.solvers.highs_model import Model, Options, Program, Rows, cone, elastic, elastic_rows
+from setwise.lp.solvers.hot_start import HotStart, as_numpy
+from setwise.lp.solvers.outcome import INFEASIBLE, OPTIMAL, STATUS, UNBOUNDED, UNSOLVED, Outcome
+from setwise.lp.solvers.verifier import (
+    check,
+    completed,
+    contradicts,
+    descends,
+    kept_ray,
+    to_solution,
+    tolerance_for,
+    verify,
+)
+from setwise.lp.standard_form import AnyArray, Array, Point
 
 if TYPE_CHECKING:
     from setwise.lp.settings import HiGHS
 
-# Tried one after the other until HiGHS is sure: presolve and the dual simplex method may both end without an answer.
-_ATTEMPTS: tuple[dict[str, Any], ...] = (
+# Tried one after the other until HiGHS is sure: a hot start, presolve and the dual simplex method may end without an
+# answer. 4 is the primal simplex method.
+_ATTEMPTS: tuple[Options, ...] = (
     {},
+    {"presolve": "on", "solver": "simplex"},
     {"presolve": "off", "solver": "simplex"},
-    {"presolve": "off", "solver": "simplex", "simplex_strategy": 4},  # 4 is the primal simplex method
+    {"presolve": "off", "solver": "simplex", "simplex_strategy": 4},
 )
 # Tried one after the other where what HiGHS was sure of does not hold on the program's own numbers.
-_RETRIES: tuple[dict[str, Any], ...] = (*_ATTEMPTS[1:], {"solver": "ipm"})
-
-
-class _End(NamedTuple):
-    """Outcome of one program: a point, the multipliers of its rows (A, then A_eq), and the certificates."""
-
-    status: Status | None  # None: HiGHS cannot tell
-    z: Array  # shape: (n,)
-    y: Array  # shape: (rows,)
-    steps: int = 0
-    farkas: Multipliers | None = None
-    ray: Array | None = None  # shape: (n,)
+_RETRIES: tuple[Options, ...] = (*_ATTEMPTS[1:], {"solver": "ipm"})
 
 
 def run(
-    settings: HiGHS, problem: LinearProgram, max_steps: int | None, tolerance: float, start: Solution | None
+    settings: HiGHS,
+    problem: LinearProgram,
+    max_steps: int | None,
+    tolerance: float,
+    start: Solution | None,
+    memory: HotStart | None = None,
 ) -> Solution:
     """Solve every program of a batch, in double precision whatever its dtype; see ``HiGHS.run``."""
     if max_steps is not None:
         _checks.is_count("max_steps", max_steps, 0)
     _checks.in_range("tolerance", tolerance, 0, open_low=True)
-    batch = tuple(problem.batch_shape)  # costs a broadcast of all fields, so it is asked for once
     if start is not None:
-        _check_start(start, problem, batch)
-    highspy = _checks.extra("highspy", "lp")
-    scaling = Equilibration.analyze(problem, units=True)
-    scaled = problem
-    if scaling is not None:
-        scaled, start = scaling.apply(problem), start and scaling.map_start(start)
+        _check_start(start, problem)
     level = tolerance_for(problem.dtype, tolerance)
-    runner = _Runner(settings, highspy, max_steps, min(max(level, tol.HIGHS_LEAST_TOLERANCE), tol.HIGHS_MOST_TOLERANCE))
-    ends = []
-    for place, model in zip(np.ndindex(*batch), models(scaled, batch), strict=True):
-        first = None if start is None or settings.method in ("ipm", "pdlp") else _first(start, place)
-        ends.append((model, runner.solve(model, first)))
+    memory = memory or HotStart()
+    with memory.lock:  # a model is for one thread at a time
+        usual = memory.is_in_usual_units(problem) and in_usual_units(problem.c)
+        scaling = None if usual else Equilibration.analyze(problem, units=True)
+        if scaling is None:
+            memory.sides = memory.sides_of(problem)._replace(usual=True)
+            return _run(settings, problem, max_steps, level, start, memory, lambda solution: solution)
+        scaled, start = scaling.apply(problem), start and scaling.map_start(start)
 
-    def gathered() -> Solution:
-        result = _gather(ends, scaled, batch, f"HiGHS({settings.method})")
-        if scaling is not None:  # both in the units of the program and in those that suit it
-            result = scaling.postsolve(verify(scaled, result, level))
-        return verify(problem, result, level, equilibrated=scaling is None)
+        def back(solution: Solution) -> Solution:
+            return verify(problem, scaling.postsolve(solution), level, equilibrated=False)
 
-    solution = gathered()
+        return _run(settings, scaled, max_steps, level, start, HotStart(), back)
+
+
+def _run(
+    settings: HiGHS,
+    problem: LinearProgram,
+    max_steps: int | None,
+    level: float,
+    start: Solution | None,
+    memory: HotStart,
+    back: Callable[[Solution], Solution],
+) -> Solution:
+    """Solve, verify, and try again in other ways what was claimed and does not hold; ``back`` undoes a scaling."""
+    batch = _Batch(settings, problem, max_steps, level, memory)
+    batch.run(start)
+    solution = back(batch.solution(level))
     for attempt in _RETRIES:
-        statuses = np.asarray(solution.status, dtype=object).reshape(-1)
-        # What was claimed and did not hold on the program's own numbers is tried in another way.
-        again = [k for k, (_, end) in enumerate(ends) if end.status not in (None, statuses[k])]
-        for k in again:
-            ends[k] = (ends[k][0], runner.solve(ends[k][0], None, (attempt,)))
+        status, claims = np.asarray(solution.status, dtype=object).reshape(-1), batch.outcome.code
+        again = [k for k in range(len(claims)) if claims[k] != UNSOLVED and status[k] is not STATUS[claims[k]]]
         if not again:
             break
-        solution = gathered()
+        for k in again:
+            batch.solve(k, (attempt,))
+        solution = back(batch.solution(level))
     return solution
 
 
-@dataclass(frozen=True)
-class _Runner:
-    """HiGHS with the settings of one call."""
+class _Batch:
+    """The programs of one call, with the models that serve them."""
 
-    settings: HiGHS
-    highspy: Any
-    max_steps: int | None
-    tolerance: float
+    def __init__(
+        self, settings: HiGHS, problem: LinearProgram, max_steps: int | None, level: float, memory: HotStart
+    ) -> None:
+        self.settings, self.problem, self.memory = settings, problem, memory
+        self.highspy, self.max_steps = _checks.extra("highspy", "lp"), max_steps
+        self.tolerance = min(max(level, tol.HIGHS_LEAST_TOLERANCE), tol.HIGHS_MOST_TOLERANCE)
+        self.one_matrix = memory.knows(problem) or (
+            len(problem.A.shape) == len(problem.A_eq.shape) == 2
+            or (shared(problem.A) is not None and shared(problem.A_eq) is not None)
+        )
+        sides = memory.sides_of(problem)
+        if self.one_matrix:
+            memory.open(problem, (settings, self.tolerance, max_steps))
+            memory.sides = sides
+        self.sides, count = sides, problem.batch_shape.numel()
+        self.form = form = sides.form.with_costs(problem)
+        parts = zip(as_numpy(form.c), sides.low, sides.high, sides.lower, sides.upper, strict=True)
+        self.programs = [Program(*part) for part in parts]
+        self.outcome = Outcome.of(form)
+        self.x, self.y = np.zeros((count, problem.variables)), np.zeros((count, sides.high.shape[1]))
+        self.bases: list[Any] = [None] * count  # to start from
 
-    def solve(
-        self, model: Model, first: tuple[Array, Array] | None, attempts: Sequence[dict[str, Any]] = _ATTEMPTS
-    ) -> _End:
-        """The outcome of one program, certified; ``first`` is a point to start from and the multipliers of its rows."""
-        crossed = np.flatnonzero(model.lower > model.upper)
-        if crossed.size:  # a contradiction of two bounds, for which HiGHS has no ray
-            return _crossed(model, int(crossed[0]))
-        end = self._attempts(model, first, attempts)
-        if end.status in (Status.OPTIMAL, Status.ITERATION_LIMIT):
-            return end
-        if end.status is Status.INFEASIBLE and end.farkas is not None:
-            return end
-        if end.status is Status.UNBOUNDED and end.ray is not None and model.violation(end.z) <= tol.HIGHS_FEASIBLE:
-            return end
-        return self._decide(model, end)
+    def run(self, start: Solution | None) -> None:
+        """All programs, one after the other or by several workers."""
+        count, workers = len(self.programs), self.settings.workers
+        simplex = self.settings.method not in ("ipm", "pdlp")
+        if self.one_matrix and simplex:
+            self.bases = list(self.memory.starts(count))
+        hot = any(basis is not None for basis in self.bases)
+        if start is not None and simplex and not hot:
+            x, z, y = (as_numpy(part) for part in self.form.point(start.primal, start.dual))
+            m, model = self.problem.inequalities, self._model(0, 0)
+            rows = np.concatenate([z[:, :m], y], 1)
+            self.bases = [model.basis(one, x[k], rows[k], m) for k, one in enumerate(self.programs)]
+        if workers == 1 or count == 1:
+            self._sweep(range(count), 0)
+        else:
+            with ThreadPoolExecutor(workers) as pool:
+                list(pool.map(self._sweep, np.array_split(np.arange(count), workers), range(workers)))
+        if self.one_matrix and count:
+            self.memory.note(self.bases, float(self.outcome.steps.mean()), hot=hot)
 
-    def _attempts(
-        self, model: Model, first: tuple[Array, Array] | None, attempts: Sequence[dict[str, Any]] = _ATTEMPTS
-    ) -> _End:
-        end = _End(None, model.nearest(np.zeros(model.n)), np.zeros(model.rows))
-        for attempt in attempts:
-            end = self._run(model, attempt, first, end.steps)
-            if end.status is not None:
-                break
-        return end
+    def _sweep(self, places: Sequence[int], worker: int) -> None:
+        for k in places:
+            self.solve(int(k), _ATTEMPTS, worker)
 
-    def _decide(self, model: Model, end: _End) -> _End:
-        """Settle by the auxiliary programs what HiGHS left open."""
-        elastic = self._attempts(model.elastic(), None)
-        end = end._replace(steps=end.steps + elastic.steps)
-        farkas = model.contradiction(elastic.y)
-        z = elastic.z[: model.n]
-        if farkas is not None and model.violation(z) > self.tolerance:
-            return end._replace(status=Status.INFEASIBLE, farkas=farkas)
-        recession = self._attempts(model.recession(), None)
-        end = end._replace(steps=end.steps + recession.steps)
-        ray = model.direction(recession.z)
-        if ray is not None and model.violation(z) <= tol.HIGHS_FEASIBLE:
-            return end._replace(status=Status.UNBOUNDED, z=z, ray=ray)
-        return end._replace(status=Status.ITERATION_LIMIT)
+    def solve(self, k: int, attempts: Sequence[Options], worker: int = 0) -> None:
+        """One program, with what certifies its end."""
+        program, outcome = self.programs[k], self.outcome
+        if self.sides.crossed[k] >= 0:  # a contradiction of two bounds, for which HiGHS has no ray
+            for part in self.form.split(outcome.proof.z)[1:]:
+                cast("AnyArray", part)[k, self.sides.crossed[k]] = 1.0
+            outcome.code[k] = INFEASIBLE
+            return
+        model = self._model(k, worker)
+        code = self._attempts(k, model, program, attempts, self.bases[k] if attempts is _ATTEMPTS else None)
+        self.x[k], self.y[k] = model.point()
+        if self.one_matrix and self.memory.hot:
+            self.bases[k] = model.solver.getBasis() if code == OPTIMAL else None
+        if code == INFEASIBLE and not self._farkas(k, model.solver.getDualRay()):
+            code = None
+        if code == UNBOUNDED and not (self._is_feasible(k, model.rows) and self._ray(k, model.solver.getPrimalRay())):
+            code = None
+        outcome.code[k] = self._decide(k, model) if code is None else code
 
-    def _run(self, model: Model, attempt: dict[str, Any], first: tuple[Array, Array] | None, spent: int) -> _End:
-        """One run of HiGHS, read back."""
-        highspy = self.highspy
-        solver = highspy.Highs()
-        for name, value in (self._options(model, spent) | attempt).items():
-            if solver.setOptionValue(name, value) != highspy.HighsStatus.kOk:
-                raise _checks.InputError(f"Expected settings that HiGHS accepts, but it refuses {name} = {value!r}.")
-        if solver.passModel(model.highs(highspy)) == highspy.HighsStatus.kError:
-            raise _checks.InputError(
-                "Expected a program that HiGHS accepts: matrix entries below 1e15, sides below 1e20."
-            )
-        if first is not None and attempt.get("solver") is None:
-            solver.setBasis(_basis(highspy, model, *first))
-        solver.run()
-        info, solution = solver.getInfo(), solver.getSolution()
-        kinds = ("simplex", "ipm", "crossover", "pdlp")
-        counts = [getattr(info, f"{kind}_iteration_count") for kind in kinds]
-        z, y = np.asarray(solution.col_value, dtype=np.float64), -np.asarray(solution.row_dual, dtype=np.float64)
-        if not solution.value_valid or len(z) != model.n or not np.isfinite(z).all():
-            z = np.zeros(model.n)
-        if not solution.dual_valid or len(y) != model.rows or not np.isfinite(y).all():
-            y = np.zeros(model.rows)
-        end = _End(self._status(solver), model.nearest(z), y, spent + sum(max(0, int(count)) for count in counts))
-        if end.status is Status.INFEASIBLE:
-            return end._replace(farkas=_certified(model.contradiction, solver.getDualRay))
-        if end.status is Status.UNBOUNDED:
-            return end._replace(ray=_certified(model.direction, solver.getPrimalRay))
-        return end
+    def solution(self, level: float) -> Solution:
+        """What was found, verified."""
+        form, sides, m = self.form, self.sides, self.problem.inequalities
+        x = np.minimum(np.maximum(np.nan_to_num(self.x), sides.lower), sides.upper)
+        y = np.nan_to_num(self.y)
+        x, y_eq = self._canonical(x, y[:, m:])
+        rows = np.where(np.isfinite(sides.high[:, :m]), y[:, :m].clip(0), 0.0)
+        z, y_eq = self._like(self._padded(rows)), self._like(y_eq)
+        self.outcome.point = Point(self._like(x), completed(form, z, y_eq, cost=form.c), y_eq)
+        checked, result = check(form, self.outcome, level)
+        return to_solution(self.problem, form, checked, result, f"HiGHS({self.settings.method})")
 
-    def _options(self, model: Model, spent: int) -> dict[str, Any]:
-        options: dict[str, Any] = {
+    def _canonical(self, x: Array, y: Array) -> tuple[Array, Array]:
+        """The points nearest to 0 along free directions, and the least multipliers of dependent equalities."""
+        if self.form.xp is not np or self.problem.variables > tol.DENSE_VARIABLES:
+            return x, y
+        parts: list[tuple[LinearProgram, slice, DependentRows | None]] = []
+        if self.one_matrix:
+            if self.memory.dependent is None:
+                self.memory.dependent = (DependentRows.of(shared(self.problem.A_eq)),)
+            parts = [(self.problem, slice(None), self.memory.dependent[0])]
+        else:
+            own = partition(self.problem)
+            for k in () if own is None else own.tolist():
+                one = self._element(k)
+                parts.append((one, slice(k, k + 1), DependentRows.of(shared(one.A_eq))))
+        free = np.isinf(self.sides.lower) & np.isinf(self.sides.upper)
+        for problem, places, dependent in parts:
+            lines = LinealitySpace.analyze(problem) if free[places].any() else None
+            if lines is not None:
+                N = lines.N.numpy()
+                x[places] -= (x[places] @ N) @ N.T
+            if dependent is not None:
+                y[places] = y[places] @ dependent.combine.numpy() @ dependent.spread.numpy().T
+        return x, y
+
+    def _element(self, k: int) -> LinearProgram:
+        batch = self.problem.batch_shape
+        return self.problem.element(*map(int, np.unravel_index(k, batch))) if batch else self.problem
+
+    def _model(self, k: int, worker: int) -> Model:
+        """The model with a program's matrix: that of all, or its own."""
+        memory = self.memory
+        if worker not in memory.models:
+            memory.models[worker] = Model(self.highspy, self._options())
+        rows = memory.rows if self.one_matrix else None
+        if rows is None:
+            rows = self._rows(k)
+        if self.one_matrix:
+            memory.rows = rows
+        memory.models[worker].open(rows)
+        return memory.models[worker]
+
+    def _rows(self, k: int) -> Rows:
+        if self.problem.is_dense and self.form.xp is np:
+            A, E = (part[k if part.shape[0] > 1 else 0] for part in (self.form.A, self.form.E))
+            return Rows.of_dense(np.concatenate([A, E]))
+        one = self._element(k)
+        return Rows.of("A", one.A).over(Rows.of("A_eq", one.A_eq))
+
+    def _options(self) -> Options:
+        settings, problem = self.settings, self.problem
+        small = problem.variables + problem.inequalities + problem.equalities <= tol.HIGHS_PRESOLVE_FROM
+        presolve = not small if settings.presolve is None else settings.presolve
+        options: Options = {
             "output_flag": False,
-            "threads": self.settings.threads,
-            "solver": self.settings.method,
-            "presolve": "on" if self.settings.presolve else "off",
+            "threads": settings.threads,
+            "solver": settings.method,
+            "presolve": "on" if presolve else "off",
             "primal_feasibility_tolerance": self.tolerance,
             "dual_feasibility_tolerance": self.tolerance,
         }
-        if self.settings.time_limit is not None:
-            options["time_limit"] = float(self.settings.time_limit)
-        if self.max_steps is not None:
-            left = max(0, self.max_steps - spent)
-            options |= {f"{kind}_iteration_limit": left for kind in ("simplex", "ipm", "pdlp")}
-        if self.settings.method == "pdlp":
+        if settings.time_limit is not None:
+            options["time_limit"] = float(settings.time_limit)
+        if settings.method == "pdlp":
             # It stops by norms over all rows; the verifier looks at each.
             options["pdlp_optimality_tolerance"] = tol.HIGHS_PDLP_SHARE * self.tolerance
-        if np.any(np.abs(model.matrix.value) < tol.HIGHS_SMALL_ENTRY):
-            options["small_matrix_value"] = tol.HIGHS_SMALLEST_ENTRY
         return options
 
-    def _status(self, solver: Any) -> Status | None:
-        kinds = self.highspy.HighsModelStatus
-        return {
-            kinds.kOptimal: Status.OPTIMAL,
-            kinds.kModelEmpty: Status.OPTIMAL,
-            kinds.kInfeasible: Status.INFEASIBLE,
-            kinds.kUnbounded: Status.UNBOUNDED,
-            kinds.kIterationLimit: Status.ITERATION_LIMIT,
-            kinds.kTimeLimit: Status.ITERATION_LIMIT,
-        }.get(solver.getModelStatus())
-
-
-def _crossed(model: Model, j: int) -> _End:
-    """Two bounds of one variable that exclude each other: y_lower - y_upper = 0 and upper y - lower y = -1."""
-    weight = np.zeros(model.n)
-    weight[j] = 1 / (model.lower[j] - model.upper[j])
-    farkas = Multipliers(np.zeros(model.m), np.zeros(model.rows - model.m), weight, weight)
-    return _End(Status.INFEASIBLE, model.nearest(np.zeros(model.n)), np.zeros(model.rows), farkas=farkas)
-
-
-def _certified(check: Callable[[Array], Any], getter: Callable[[], tuple[Any, bool, Any]]) -> Any:
-    """The ray that HiGHS gives, checked and normalized; of either sign, for HiGHS does not promise one."""
-    _, result, given = getter()
-    if not result:
+    def _attempts(
+        self, k: int, model: Model, program: Program, attempts: Sequence[Options], basis: Any = None
+    ) -> int | None:
+        """One attempt after the other until HiGHS is sure."""
+        for attempt in attempts:
+            limits: Options = {}
+            if self.max_steps is not None:
+                left = max(0, self.max_steps - int(self.outcome.steps[k]))
+                limits = {f"{kind}_iteration_limit": left for kind in ("simplex", "ipm", "pdlp")}
+            code, steps = model.run(program, attempt | limits, basis)
+            self.outcome.steps[k] += steps
+            if code is not None:
+                return code
+            basis = None
         return None
-    ray = np.asarray(given, dtype=np.float64)
-    made = check(ray)
-    return check(-ray) if made is None else made
+
+    def _decide(self, k: int, model: Model) -> int:
+        """Settle by the auxiliary programs what HiGHS left open."""
+        program, rows = self.programs[k], model.rows
+        auxiliary = Model(self.highspy, self._options())
+        auxiliary.open(elastic_rows(program, rows))
+        self._attempts(k, auxiliary, elastic(program), _ATTEMPTS)
+        x, y = auxiliary.point()
+        self.x[k], self.y[k] = np.clip(x[: rows.shape[1]], program.lower, program.upper), 0.0
+        if not self._is_feasible(k, rows) and self._farkas(k, (None, True, y)):
+            return INFEASIBLE
+        auxiliary.open(rows)
+        self._attempts(k, auxiliary, cone(program), _ATTEMPTS)
+        return UNBOUNDED if self._ray(k, (None, True, auxiliary.point()[0])) else UNSOLVED
+
+    def _is_feasible(self, k: int, rows: Rows) -> bool:
+        """Whether the stored point keeps all rows, relative to 1 + the largest side."""
+        program = self.programs[k]
+        x = np.clip(self.x[k], program.lower, program.upper)
+        held = np.bincount(rows.row, rows.value * x[rows.column], rows.shape[0])
+        excess = np.maximum(held - program.high, program.low - held)
+        size = np.abs(program.high[np.isfinite(program.high)]).max(initial=0.0)
+        return bool(excess.max(initial=0.0) <= tol.HIGHS_FEASIBLE * (1 + size))
+
+    def _padded(self, rows: Array) -> Array:
+        """Multipliers of the inequalities with room for those of the bounds.  # shape: (batch, k)."""
+        return np.concatenate([rows, np.zeros((len(rows), self.form.h.shape[1] - rows.shape[1]))], 1)
+
+    def _like(self, part: Array) -> AnyArray:
+        return part if self.form.xp is np else torch.as_tensor(part).to(self.form.c)
+
+    def _farkas(self, k: int, given: tuple[Any, bool, Any]) -> bool:
+        """Store the multipliers that HiGHS gives where they prove that there is no feasible point."""
+        _, there, values = given
+        one, m, finite = self.form.select(np.array([k])), self.problem.inequalities, np.isfinite(self.programs[k].high)
+        for ray in (np.asarray(values), -np.asarray(values)) if there else ():  # HiGHS does not promise a sign
+            rows = self._like(self._padded(np.where(finite, ray.clip(0), 0.0)[None, :m]))
+            y = self._like(ray[None, m:])
+            z = completed(one, rows, y)
+            if bool(contradicts(one, z, y)):
+                self.outcome.proof.z[k], self.outcome.proof.y[k] = z[0], y[0]
+                return True
+        return False
+
+    def _ray(self, k: int, given: tuple[Any, bool, Any]) -> bool:
+        """Store the direction that HiGHS gives where it keeps all constraints and the cost falls along it."""
+        _, there, values = given
+        one = self.form.select(np.array([k]))
+        for ray in (np.asarray(values), -np.asarray(values)) if there else ():
+            x = kept_ray(one, self._like(ray[None]))
+            if bool(descends(one, x)):
+                self.outcome.proof.x[k] = x[0]
+                return True
+        return False
 
 
-def _basis(highspy: Any, model: Model, z: Array, y: Array) -> Any:
-    """The basis at a point: active constraints are non-basic. HiGHS repairs one that is too large or too small."""
-    kinds = highspy.HighsBasisStatus
-    at_lower, at_upper = z <= model.lower + tol.HIGHS_AT_BOUND, z >= model.upper - tol.HIGHS_AT_BOUND
-    basis = highspy.HighsBasis()
-    basis.valid, basis.alien = True, True
-    basis.col_status = [
-        kinds.kLower if low else kinds.kUpper if high else kinds.kBasic
-        for low, high in zip(at_lower, at_upper, strict=True)
-    ]
-    active = (y > tol.HIGHS_AT_BOUND) | (np.arange(model.rows) >= model.m)
-    basis.row_status = [kinds.kUpper if flag else kinds.kBasic for flag in active]
-    return basis
-
-
-def _check_start(start: Solution, problem: LinearProgram, batch: tuple[int, ...]) -> None:
-    expected = (*batch, problem.variables)
+def _check_start(start: Solution, problem: LinearProgram) -> None:
+    expected = (*problem.batch_shape, problem.variables)
     rows = (start.dual.inequality.shape[-1], start.dual.equality.shape[-1])
     if tuple(start.primal.shape) != expected or rows != (problem.inequalities, problem.equalities):
         raise _checks.InputError(
             f"Expected `start` to be a solution with `primal` of shape {expected} and {problem.inequalities} + "
             f"{problem.equalities} rows, but got shape {tuple(start.primal.shape)} and {rows[0]} + {rows[1]} rows."
         )
-
-
-def _first(start: Solution, place: tuple[int, ...]) -> tuple[Array, Array]:
-    parts = (start.primal, start.dual.inequality, start.dual.equality)
-    z, v, w = (part.detach()[place].cpu().double().numpy() for part in parts)
-    return z, np.concatenate([v, w])
-
-
-def _gather(ends: list[tuple[Model, _End]], problem: LinearProgram, batch: tuple[int, ...], name: str) -> Solution:
-    """The outcomes of all programs as tensors with the batch dimensions of the problem; yet to be verified."""
-    sizes = (problem.inequalities, problem.equalities, problem.variables, problem.variables)
-    zeros = Multipliers(*map(np.zeros, sizes))
-
-    def tensor(values: list[Any], *size: int) -> Tensor:
-        return torch.as_tensor(np.asarray(values, np.float64).reshape((*batch, *size)), device=problem.device)
-
-    def duals(values: list[Multipliers]) -> Duals:
-        return Duals(*(tensor([one[k] for one in values], size) for k, size in enumerate(sizes)))
-
-    statuses = np.empty(batch, dtype=object)
-    statuses.reshape(-1)[:] = [end.status for _, end in ends]
-    steps = torch.as_tensor(np.asarray([end.steps for _, end in ends], dtype=np.int64).reshape(batch))
-    unknown = tensor([np.inf] * len(ends))
-    return Solution(
-        value=unknown,
-        primal=tensor([end.z for _, end in ends], problem.variables),
-        dual=duals([model.multipliers(end.y, model.c)[0] for model, end in ends]),
-        status=statuses if batch else statuses.item(),
-        primal_residual=unknown,
-        dual_residual=unknown,
-        gap=unknown,
-        steps=steps.to(problem.device),
-        farkas=duals([end.farkas or zeros for _, end in ends]),
-        ray=tensor([np.zeros(problem.variables) if end.ray is None else end.ray for _, end in ends], problem.variables),
-        solver=name,
-    )

@@ -1,216 +1,201 @@
-"""Models of HiGHS: one linear program, its auxiliary programs, and the check of points and certificates."""
+"""Models of HiGHS: a matrix by its entries, programs over it, and one HiGHS object that solves them in turn."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from setwise import _checks
 from setwise.lp.operator import Matrix, is_csr
-from setwise.lp.problem import LinearProgram
 from setwise.lp.solvers import tolerances as tol
+from setwise.lp.solvers.outcome import INFEASIBLE, OPTIMAL, UNBOUNDED, UNSOLVED
 from setwise.lp.standard_form import Array
+
+Options = dict[str, Any]
+
+_USUAL: Options = {"presolve": "choose", "solver": "choose", "simplex_strategy": 1}
+_ITERATIONS = tuple(f"{kind}_iteration_count" for kind in ("simplex", "ipm", "crossover", "pdlp"))
+
+
+class Program(NamedTuple):
+    """What changes from one program over a matrix to the next: min c'z s.t. low <= M z <= high, lower <= z <= upper."""
+
+    c: Array  # shape: (n,)
+    low: Array  # shape: (rows,)
+    high: Array  # shape: (rows,)
+    lower: Array  # shape: (n,)
+    upper: Array  # shape: (n,)
 
 
 class Rows(NamedTuple):
-    """A sparse matrix as (row, column, value) triples, sorted by row."""
+    """A sparse matrix as (row, column, value) triples, sorted by row, and its size."""
 
     row: NDArray[np.int64]
     column: NDArray[np.int64]
     value: Array
+    shape: tuple[int, int]
 
-    def times(self, z: Array, size: int) -> Array:
-        """M z, with ``size`` the number of rows."""
-        return np.bincount(self.row, self.value * z[self.column], size).astype(np.float64)
+    @classmethod
+    def of(cls, name: str, matrix: Matrix) -> Rows:
+        """A dense or CSR matrix."""
+        if not isinstance(matrix, Tensor):
+            raise TypeError(
+                f"Expected `{name}` to be a dense or sparse_csr tensor, but got {type(matrix).__name__}: HiGHS needs "
+                f"the entries of the matrix. Call `dense()` on the program if it is small."
+            )
+        matrix = matrix.detach().cpu()
+        if is_csr(matrix):
+            starts, column, value = matrix.crow_indices().numpy(), matrix.col_indices().numpy(), matrix.values().numpy()
+            row = np.repeat(np.arange(matrix.shape[0]), np.diff(starts))
+            return cls(row, column, value.astype(np.float64), (matrix.shape[0], matrix.shape[1]))
+        return cls.of_dense(matrix.numpy().astype(np.float64))
 
-    def over(self, other: Rows, size: int) -> Rows:
-        """The rows of another matrix below those of this one, of which there are ``size``."""
-        pairs = zip(self, other._replace(row=other.row + size), strict=True)
-        return Rows(*(np.concatenate(pair) for pair in pairs))
+    @classmethod
+    def of_dense(cls, matrix: Array) -> Rows:
+        """The entries of an array that are not 0."""
+        row, column = np.nonzero(matrix)
+        return cls(row, column, matrix[row, column], (matrix.shape[0], matrix.shape[1]))
+
+    def over(self, other: Rows) -> Rows:
+        """The rows of another matrix below those of this one."""
+        row = np.concatenate([self.row, other.row + self.shape[0]])
+        column, value = np.concatenate([self.column, other.column]), np.concatenate([self.value, other.value])
+        return Rows(row, column, value, (self.shape[0] + other.shape[0], self.shape[1]))
 
     def taken(self, keep: NDArray[np.bool_]) -> Rows:
         """Only the marked rows, numbered anew."""
-        inside = keep[self.row]
-        return Rows((np.cumsum(keep) - 1)[self.row[inside]], self.column[inside], self.value[inside])
-
-    def transposed_times(self, y: Array, size: int) -> Array:
-        """M' y, with ``size`` the number of columns."""
-        return np.bincount(self.column, self.value * y[self.row], size).astype(np.float64)
+        inside, size = keep[self.row], (int(keep.sum()), self.shape[1])
+        return Rows((np.cumsum(keep) - 1)[self.row[inside]], self.column[inside], self.value[inside], size)
 
 
-class Multipliers(NamedTuple):
-    """Multipliers of the constraints, in the order and with the signs of :class:`~setwise.lp.solution.Duals`."""
-
-    inequality: Array  # shape: (m,)
-    equality: Array  # shape: (equalities,)
-    lower: Array  # shape: (n,)
-    upper: Array  # shape: (n,)
-
-
-@dataclass(frozen=True, eq=False)
 class Model:
-    """min c'z s.t. M z <= side in the first m rows, M z = side in the rest, lower <= z <= upper."""
+    """One matrix at a time in HiGHS."""
 
-    c: Array  # shape: (n,)
-    matrix: Rows
-    side: Array  # shape: (rows,); inf where an inequality is no constraint
-    m: int
-    lower: Array  # shape: (n,)
-    upper: Array  # shape: (n,)
+    def __init__(self, highspy: Any, options: Options) -> None:
+        self.highspy, self.options = highspy, options
+        self.solver = highspy.Highs()
+        for name, value in options.items():
+            self._set(name, value)
+        self.rows = Rows(np.zeros(0, int), np.zeros(0, int), np.zeros(0), (0, 0))
+        self.now: Program | None = None
+        kinds = highspy.HighsModelStatus
+        self.codes = {
+            kinds.kOptimal: OPTIMAL,
+            kinds.kModelEmpty: OPTIMAL,
+            kinds.kInfeasible: INFEASIBLE,
+            kinds.kUnbounded: UNBOUNDED,
+            kinds.kIterationLimit: UNSOLVED,
+            kinds.kTimeLimit: UNSOLVED,
+        }
 
-    @property
-    def n(self) -> int:
-        """The number of variables."""
-        return len(self.c)
+    def open(self, rows: Rows) -> None:
+        """Take another matrix."""
+        if rows is self.rows:
+            return
+        self.rows, self.now = rows, None
+        self.places = np.arange(max(rows.shape), dtype=np.int32)
+        small = np.abs(rows.value).min(initial=np.inf) < tol.HIGHS_SMALL_ENTRY
+        self._set("small_matrix_value", tol.HIGHS_SMALLEST_ENTRY if small else tol.HIGHS_SMALL_ENTRY)
 
-    @property
-    def rows(self) -> int:
-        """The number of inequalities and equalities."""
-        return len(self.side)
+    def run(self, program: Program, attempt: Options, basis: Any = None) -> tuple[int | None, int]:
+        """Solve a program; what it came to, None where HiGHS cannot tell, and the iterations."""
+        self._load(program)
+        # From the slack basis, without presolve: the shorter way for small programs, whatever was solved before.
+        self.solver.clearSolver()
+        if basis is not None:
+            self.solver.setBasis(basis)
+        for name, value in attempt.items():
+            self._set(name, value)
+        self.solver.run()
+        for name in attempt.keys() & _USUAL.keys():  # the others are limits, which every attempt sets anew
+            self._set(name, self.options.get(name, _USUAL[name]))
+        info = self.solver.getInfo()
+        steps = sum(max(0, int(getattr(info, name))) for name in _ITERATIONS)
+        return self.codes.get(self.solver.getModelStatus()), steps
 
-    def nearest(self, z: Array) -> Array:
-        """The point moved into its bounds."""
-        return np.minimum(np.maximum(z, self.lower), self.upper)
+    def point(self) -> tuple[Array, Array]:
+        """The point and the multipliers of the rows, 0 where there are none."""
+        solution, (m, n) = self.solver.getSolution(), self.rows.shape
+        x, y = np.array(solution.col_value, dtype=np.float64), np.array(solution.row_dual, dtype=np.float64)
+        x = x if solution.value_valid and len(x) == n else np.zeros(n)
+        y = y if solution.dual_valid and len(y) == m else np.zeros(m)
+        return x, -y
 
-    def violation(self, z: Array) -> float:
-        """Largest violation of a constraint at a point, relative to 1 + the largest right-hand side."""
-        excess = self.matrix.times(z, self.rows) - self.side
-        excess[self.m :] = np.abs(excess[self.m :])
-        worst = max(_largest(excess), _largest(self.lower - z), _largest(z - self.upper), 0.0)
-        return worst / (1 + _largest(np.abs(self.side[np.isfinite(self.side)])))
+    def basis(self, program: Program, x: Array, y: Array, inequalities: int) -> Any:
+        """The basis at a point: active constraints are non-basic. HiGHS repairs one that is too large or too small."""
+        kinds = self.highspy.HighsBasisStatus
+        basis = self.highspy.HighsBasis()
+        basis.valid, basis.alien = True, True
+        low, high = x <= program.lower + tol.HIGHS_AT_BOUND, x >= program.upper - tol.HIGHS_AT_BOUND
+        basis.col_status = [
+            kinds.kLower if a else kinds.kUpper if b else kinds.kBasic for a, b in zip(low, high, strict=True)
+        ]
+        active = (y > tol.HIGHS_AT_BOUND) | (np.arange(len(y)) >= inequalities)
+        basis.row_status = [kinds.kUpper if flag else kinds.kBasic for flag in active]
+        return basis
 
-    def multipliers(self, y: Array, cost: Array) -> tuple[Multipliers, float]:
-        """Multipliers of all constraints from those of the rows, and the largest entry left of stationarity.
+    def _set(self, name: str, value: Any) -> None:
+        if self.solver.setOptionValue(name, value) != self.highspy.HighsStatus.kOk:
+            raise _checks.InputError(f"Expected settings that HiGHS accepts, but it refuses {name} = {value!r}.")
 
-        What the rows leave of the cost, g = cost + M'y, is paid by the bounds: g > 0 by the lower and g < 0 by the
-        upper one; where that bound is infinite it is a residual.
-        """
-        y = y.copy()
-        y[: self.m] = np.where(np.isfinite(self.side[: self.m]), np.maximum(y[: self.m], 0), 0)
-        left = cost + self.matrix.transposed_times(y, self.n)
-        magnitude = self.matrix._replace(value=np.abs(self.matrix.value))
-        terms = np.abs(cost) + magnitude.transposed_times(np.abs(y), self.n)
-        left = np.where(
-            np.abs(left) > tol.REDUCED_COST_NOISE * terms, left, 0
-        )  # bounds may be far away: they do not pay for rounding
-        lower = np.where(np.isfinite(self.lower), np.maximum(left, 0), 0)
-        upper = np.where(np.isfinite(self.upper), np.maximum(-left, 0), 0)
-        residual = _largest(np.abs(left - lower + upper))
-        return Multipliers(y[: self.m], y[self.m :], lower, upper), residual
+    def _load(self, program: Program) -> None:
+        """Bring costs, sides and bounds up to date, and only those that differ."""
+        now, solver, (m, n) = self.now, self.solver, self.rows.shape
+        self.now = program
+        if now is None:
+            if solver.passModel(self._lp(program)) == self.highspy.HighsStatus.kError:
+                raise _checks.InputError(
+                    "Expected a program that HiGHS accepts: matrix entries below 1e15, sides below 1e20."
+                )
+            return
+        if not _same(now.c, program.c):
+            solver.changeColsCost(n, self.places[:n], program.c)
+        if not (_same(now.lower, program.lower) and _same(now.upper, program.upper)):
+            solver.changeColsBounds(n, self.places[:n], program.lower, program.upper)
+        if not (_same(now.high, program.high) and _same(now.low, program.low)):
+            solver.changeRowsBounds(m, self.places[:m], program.low, program.high)
 
-    def dual_objective(self, dual: Multipliers) -> float:
-        """The value of the dual program, without the offset; products with absent bounds are zero."""
-        rows = np.concatenate([dual.inequality, dual.equality])
-        terms = ((rows, -self.side), (dual.lower, self.lower), (dual.upper, -self.upper))
-        return float(sum(weight[weight != 0] @ bound[weight != 0] for weight, bound in terms))
-
-    def contradiction(self, y: Array) -> Multipliers | None:
-        """Farkas multipliers from those of the rows, or None where they prove nothing."""
-        farkas, residual = self.multipliers(y, np.zeros(self.n))
-        value = self.dual_objective(farkas)
-        size = max(_largest(np.abs(part)) for part in farkas)
-        if not (value > 0 and residual <= tol.HIGHS_CERTIFIED * size and value > tol.HIGHS_CERTIFIED**2 * size):
-            return None
-        return Multipliers(*(1 / value * part for part in farkas))
-
-    def direction(self, d: Array) -> Array | None:
-        """The direction scaled to c'd = -1, or None where it breaks a constraint or does not descend."""
-        if not np.isfinite(d).all():
-            return None
-        cone = self._cone()
-        d = cone.nearest(d)
-        slope, size = float(self.c @ d), _largest(np.abs(d))
-        reach = _largest(cone.matrix._replace(value=np.abs(cone.matrix.value)).times(np.abs(d), cone.rows))
-        steep = slope < -(tol.HIGHS_CERTIFIED**2) * size * _largest(np.abs(self.c))
-        return d / -slope if steep and cone.violation(d) <= tol.HIGHS_CERTIFIED * reach + tol.TINY else None
-
-    def recession(self) -> Model:
-        """Min c'd over the directions |d| <= 1 that keep every constraint; its optimum is 0 or an unbounded ray."""
-        cone = self._cone()
-        return replace(cone, lower=np.maximum(cone.lower, -1), upper=np.minimum(cone.upper, 1))
-
-    def elastic(self) -> Model:
-        """The least total violation of the rows; its variables are z, then s of the inequalities, p and q."""
-        bound = np.flatnonzero(np.isfinite(self.side[: self.m]))
-        equal = np.arange(self.m, self.rows)
-        row = np.concatenate([bound, equal, equal])
-        signs = np.concatenate([-np.ones(len(bound)), np.ones(len(equal)), -np.ones(len(equal))])
-        extra = len(row)
-        joined = self.matrix.over(Rows(row, self.n + np.arange(extra), signs), 0)
-        order = np.argsort(joined.row, kind="stable")
-        return replace(
-            self,
-            c=np.concatenate([np.zeros(self.n), np.ones(extra)]),
-            matrix=Rows(joined.row[order], joined.column[order], joined.value[order]),
-            lower=np.concatenate([self.lower, np.zeros(extra)]),
-            upper=np.concatenate([self.upper, np.full(extra, np.inf)]),
-        )
-
-    def _cone(self) -> Model:
-        return replace(
-            self,
-            side=np.where(np.isfinite(self.side), 0, np.inf),
-            lower=np.where(np.isfinite(self.lower), 0, -np.inf),
-            upper=np.where(np.isfinite(self.upper), 0, np.inf),
-        )
-
-    def highs(self, highspy: Any) -> Any:
-        """The model in HiGHS's own structure."""
-        lp = highspy.HighsLp()
-        lp.num_col_, lp.num_row_ = self.n, self.rows
-        lp.col_cost_, lp.col_lower_, lp.col_upper_ = self.c, self.lower, self.upper
-        lp.row_lower_ = np.concatenate([np.full(self.m, -np.inf), self.side[self.m :]])
-        lp.row_upper_ = self.side
-        starts = np.concatenate([[0], np.cumsum(np.bincount(self.matrix.row, minlength=self.rows))])
-        lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-        lp.a_matrix_.num_col_, lp.a_matrix_.num_row_ = self.n, self.rows
-        lp.a_matrix_.start_ = starts.astype(np.int32)
-        lp.a_matrix_.index_ = self.matrix.column.astype(np.int32)
-        lp.a_matrix_.value_ = self.matrix.value
+    def _lp(self, program: Program) -> Any:
+        """The program in HiGHS's own structure."""
+        lp, (m, n) = self.highspy.HighsLp(), self.rows.shape
+        lp.num_col_, lp.num_row_ = n, m
+        lp.col_cost_, lp.col_lower_, lp.col_upper_ = program.c, program.lower, program.upper
+        lp.row_lower_, lp.row_upper_ = program.low, program.high
+        lp.a_matrix_.format_ = self.highspy.MatrixFormat.kRowwise
+        lp.a_matrix_.num_col_, lp.a_matrix_.num_row_ = n, m
+        starts = np.concatenate([[0], np.cumsum(np.bincount(self.rows.row, minlength=m))])
+        lp.a_matrix_.start_, lp.a_matrix_.index_ = starts.astype(np.int32), self.rows.column.astype(np.int32)
+        lp.a_matrix_.value_ = self.rows.value
         return lp
 
 
-def models(problem: LinearProgram, batch: tuple[int, ...]) -> Iterator[Model]:
-    """The programs of a batch one after the other; a matrix shared by all of them is read once."""
-
-    def rows_of(values: Tensor) -> Array:
-        array = values.detach().cpu().numpy().astype(np.float64)
-        return np.broadcast_to(array, (*batch, array.shape[-1])).reshape(math.prod(batch), array.shape[-1])
-
-    c, b, b_eq, lower, upper = map(rows_of, (problem.c, problem.b, problem.b_eq, problem.lower, problem.upper))
-    side = np.concatenate([b, b_eq], axis=1)
-    shared = len(problem.A.shape) == len(problem.A_eq.shape) == 2
-    matrix = _stack(problem) if shared or not batch else None
-    for k, place in enumerate(np.ndindex(*batch)):
-        rows = _stack(problem.element(*place)) if matrix is None else matrix
-        yield Model(c[k], rows, side[k], b.shape[1], lower[k], upper[k])
+def _same(one: Array, other: Array) -> bool:
+    return one is other or np.array_equal(one, other)
 
 
-def _stack(problem: LinearProgram) -> Rows:
-    return _triples("A", problem.A).over(_triples("A_eq", problem.A_eq), problem.inequalities)
+def elastic_rows(program: Program, rows: Rows) -> Rows:
+    """The matrix with a column for each side of a row that may be broken."""
+    over, under = np.flatnonzero(np.isfinite(program.high)), np.flatnonzero(np.isfinite(program.low))
+    row, column = np.concatenate([rows.row, over, under]), np.arange(len(over) + len(under)) + rows.shape[1]
+    order = np.argsort(row, kind="stable")
+    value = np.concatenate([rows.value, -np.ones(len(over)), np.ones(len(under))])
+    columns = np.concatenate([rows.column, column])
+    return Rows(row[order], columns[order], value[order], (rows.shape[0], rows.shape[1] + len(column)))
 
 
-def _triples(name: str, matrix: Matrix) -> Rows:
-    if not isinstance(matrix, Tensor):
-        raise TypeError(
-            f"Expected `{name}` to be a dense or sparse_csr tensor, but got {type(matrix).__name__}: HiGHS needs the "
-            f"entries of the matrix. Call `dense()` on the program if it is small."
-        )
-    matrix = matrix.detach().cpu()
-    if is_csr(matrix):
-        starts, column, value = matrix.crow_indices().numpy(), matrix.col_indices().numpy(), matrix.values().numpy()
-        row = np.repeat(np.arange(matrix.shape[0]), np.diff(starts))
-    else:
-        dense = matrix.numpy()
-        row, column = np.nonzero(dense)
-        value = dense[row, column]
-    return Rows(row.astype(np.int64), column.astype(np.int64), value.astype(np.float64))
+def elastic(program: Program) -> Program:
+    """The least total violation of the rows."""
+    extra = int(np.isfinite(program.high).sum() + np.isfinite(program.low).sum())
+    zero, one = np.zeros(len(program.c)), np.ones(extra)
+    lower, upper = np.concatenate([program.lower, 0 * one]), np.concatenate([program.upper, np.inf * one])
+    return program._replace(c=np.concatenate([zero, one]), lower=lower, upper=upper)
 
 
-def _largest(values: Array) -> float:
-    return float(values.max()) if values.size else 0.0
+def cone(program: Program) -> Program:
+    """The least cost of directions of size 1 that keep every constraint."""
+    low, high = (np.where(np.isfinite(side), 0.0, side) for side in (program.low, program.high))
+    lower, upper = np.where(np.isfinite(program.lower), 0.0, -1.0), np.where(np.isfinite(program.upper), 0.0, 1.0)
+    return Program(program.c, low, high, lower, upper)

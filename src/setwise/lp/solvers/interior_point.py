@@ -1,286 +1,378 @@
-"""Mehrotra's predictor-corrector on one plain program, with early pivots to a proven vertex.
+"""Mehrotra's predictor-corrector on a batch of programs, with early pivots to a proven vertex.
 
-For min c'x s.t. G x + s = h, E x = e, s >= 0 (:mod:`setwise.lp.standard_form`) the steps work on this system itself,
-not on the embedding of :mod:`setwise.lp.solvers.embedding`: several times faster, but without a certificate where there
-is no optimum. The rows with the largest z / s soon change little from step to step; from there pivots lead to the
-vertex (:mod:`setwise.lp.solvers.simplex`), and what proves optimal is exact. Where there is no such vertex the steps go
-on to a point near the optimum. Whatever ends otherwise (no optimum, badly scaled data) is left to the batched method.
+For min c'x s.t. G x + s = h, E x = e, s >= 0 (:mod:`setwise.lp.standard_form`) with multipliers z >= 0 and y, each step
+factors
+
+    [ G' diag(z / s) G   E' ]
+    [ E                  0  ]
+
+once and solves with it twice: for the step that to first order takes all residuals and products s z to 0, and for what
+is left of the products. The rows with the largest z / s soon change little from step to step; from there pivots lead to
+the vertex (:mod:`setwise.lp.solvers.simplex`), and what proves optimal is exact. Where that fails the steps go on to a
+point near the optimum, and pivots start from a basis of its largest ratios.
+
+A batch goes in blocks that stay in the processor's cache, on NumPy arrays or on tensors of any device; the pivots are
+on the CPU. There is no certificate here for programs without an optimum: their steps diverge or become short.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
-from setwise.lp.presolve.equilibration import capped_program
 from setwise.lp.solvers import tolerances as tol
-from setwise.lp.solvers.simplex import FarkasRay, OptimalVertex, RecessionRay, crossover, simplex, solved
-from setwise.lp.standard_form import Array, Index, Program
-
-
-class Nearby(NamedTuple):
-    """A point near an optimum that is no plain vertex."""
-
-    x: Array  # shape: (n,)
-    z: Array  # shape: (k,)
-    y: Array  # shape: (p,)
-    steps: int
+from setwise.lp.solvers.outcome import OPTIMAL, Outcome
+from setwise.lp.solvers.simplex import OptimalVertex, Program, crossover, programs, prove, simplex
+from setwise.lp.standard_form import AnyArray, Array, Index, Point, StandardForm, dot, largest, select
 
 
 class _Iterate(NamedTuple):
-    x: Array  # shape: (n,)
-    y: Array  # shape: (p,)
-    sz: Array  # s and z, shape: (2, k)
+    x: AnyArray  # shape: (batch, n)
+    y: AnyArray  # shape: (batch, p)
+    s: AnyArray  # 1 where masked, shape: (batch, k)
+    z: AnyArray  # 1 where masked, shape: (batch, k)
 
 
 class _Residual(NamedTuple):
-    dual: Array  # shape: (n,)
-    primal: Array  # shape: (k,)
-    equality: Array  # shape: (p,)
+    dual: AnyArray  # shape: (batch, n)
+    primal: AnyArray  # shape: (batch, k)
+    equality: AnyArray  # shape: (batch, p)
 
 
-def run(program: Program, max_steps: int, tolerance: float) -> OptimalVertex | Nearby | None:
-    """Predictor-corrector steps until the active rows lead to a vertex or the residuals are within a tolerance.
+def run(form: StandardForm, max_steps: int, tolerance: float) -> Outcome:
+    """Predictor-corrector steps until pivots from the active rows lead to a vertex, or to a point near an optimum.
 
     Args:
-        program: The program.
+        form: The programs.
         max_steps: The most steps; there is a limit of its own.
-        tolerance: Of the residuals and the gap, where there is no vertex.
+        tolerance: Of residuals and gap, at which a point is near the optimum.
     """
-    return _on_size_one(program, lambda scaled: _iterate(scaled, min(max_steps, tol.IPM_MOST_STEPS), tolerance))
-
-
-def resume(program: Program, active: Index) -> OptimalVertex | None:
-    """The vertex by pivots from the active rows of an earlier solution, where that is the shorter way."""
-    most = 10 + len(program.c)
-    result = _on_size_one(program, lambda scaled: crossover(scaled, active, pivots=most, steps=1))
-    return result if isinstance(result, OptimalVertex) else None
-
-
-def by_simplex(program: Program, x: Array, z: Array, pivots: int) -> OptimalVertex | FarkasRay | RecessionRay | None:
-    """The simplex method from the rows that a point names active."""
-    proofs: list[FarkasRay | RecessionRay] = []
-    size, price = (number or 1.0 for number in _sizes(program))
-
-    def run(scaled: Program) -> OptimalVertex | None:
-        slack = np.maximum(scaled.h - scaled.G @ (x / size), tol.TINY)
-        result = simplex(scaled, np.nan_to_num(z / price / slack), pivots)
-        if isinstance(result, FarkasRay | RecessionRay):
-            proofs.append(result)  # true in any size
-            return None
+    result = Outcome.of(form)
+    batch, _, p, n = form.sizes
+    if not 0 < n - p <= form.h.shape[1]:  # no vertex to look for, or nothing but equalities
         return result
+    block = max(1, tol.CACHED_ENTRIES // (form.h.shape[1] * n))
+    with np.errstate(all="ignore"):  # what overflows ends without a result
+        for first in range(0, batch, block):
+            places = slice(first, first + block)
+            scaled, size, price = _of_size_one(form.select(places))
+            if n <= tol.FOLDED_VARIABLES:
+                scaled = scaled.folded()
+            _Steps(scaled, size, price, places, result).run(min(max_steps, tol.IPM_MOST_STEPS), tolerance)
+    return result
 
-    result = _on_size(program, size, price, run)
-    return result if isinstance(result, OptimalVertex) else proofs[0] if proofs else None
+
+def by_simplex(form: StandardForm, point: Point, max_steps: int, *, lowered: bool) -> Outcome:
+    """The simplex method for each program of a batch on NumPy arrays, from the rows that a point names active."""
+    result = Outcome.of(form)
+    scaled, size, price = _of_size_one(form, lowered=lowered)
+    _, m, _, n = form.sizes
+    most = min(max_steps * (1 + n // 10), tol.PIVOT_WORK // (n * (m + 2 * n)))
+    for k, program in enumerate(programs(scaled)):
+        with np.errstate(all="ignore"):
+            slack = np.maximum(program.h - program.times(point.x[k] / size[k]), tol.TINY)
+            try:
+                found = simplex(program, np.nan_to_num(point.z[k] / slack), most)
+            except np.linalg.LinAlgError:
+                continue
+        result.store(k, found, size[k], price[k])
+    return result
 
 
-def _sizes(program: Program) -> tuple[float, float]:
-    """Largest side and largest cost."""
-    return max(_size(program.h), _size(program.e)), _size(program.c)
+def resume(form: StandardForm, start: Point) -> Outcome:
+    """Pivots from the active rows of an earlier solution on NumPy arrays, where these make a vertex."""
+    result = Outcome.of(form)
+    _, _, p, n = form.sizes
+    scaled, size, price = _of_size_one(form)
+    for k, program in enumerate(programs(scaled)):
+        active = (start.z[k] > tol.WARM_POSITIVE * start.z[k].max(initial=0.0)).nonzero()[0]
+        if len(active) == n - p and np.isfinite(program.h[active]).all():
+            with np.errstate(all="ignore"):
+                found = crossover(program, active, pivots=tol.FEW_PIVOTS + n)
+            result.store(k, found, size[k], price[k])
+            result.steps[k] = 1
+    return result
 
 
-def _on_size_one(
-    program: Program, run: Callable[[Program], OptimalVertex | Nearby | None]
-) -> OptimalVertex | Nearby | None:
-    """Run on the program with cost and sides scaled to size 1, and unscale the result.
+def _of_size_one(form: StandardForm, *, lowered: bool = True) -> tuple[StandardForm, AnyArray, AnyArray]:
+    """The programs with sides and costs of size 1, and what their sizes were.  # shape: (batch, 1).
 
-    Where sides or costs were lowered for that, a vertex must meet none of these sides, and its multipliers are those of
-    the program's own cost.
+    Args:
+        form: The programs.
+        lowered: Leave out the rows whose side is far beyond all others, and lower costs that are: bounds that are never
+            met and penalties that are never paid need not be known to the last digit. The verifier has the true ones.
     """
-    lowered = capped_program(program)
-    size, price = _sizes(lowered)
-    if not (size and price):
-        return None
-    result = _on_size(lowered, size, price, run)
-    if lowered is program or result is None:
-        return result
-    if isinstance(result, Nearby) or (lowered.h[result.active] != program.h[result.active]).any():
-        return None
-    w = solved(result.K.T, result.inverse.T, -program.c)
-    count = len(result.active)
-    z = np.zeros_like(result.z)
-    z[result.active] = np.maximum(w[:count], 0.0)
-    return replace(result, z=z, y=w[count:])
+    xp = form.xp
+    size, price = _usual_size(xp.concatenate([form.h, form.e], -1)), _usual_size(form.c)
+    c, h, e, mask = form.c / price, form.h / size, form.e / size, form.mask
+    if lowered:
+        far = h > tol.FAR_BEYOND
+        h, mask, c = xp.where(far, 0.0, h), xp.where(far, 0.0, mask), c.clip(-tol.FAR_COST, tol.FAR_COST)
+    return form.replaced(c=c, h=h, e=e, mask=mask), size, price
 
 
-def _on_size(
-    program: Program, size: float, price: float, run: Callable[[Program], OptimalVertex | Nearby | None]
-) -> OptimalVertex | Nearby | None:
-    if not 0 < len(program.c) - len(program.e) <= len(program.h):
-        return None
-    scaled = program.resized(size, price)
-    with np.errstate(all="ignore"):  # what overflows is left to the batched method
+def _usual_size(value: AnyArray) -> AnyArray:
+    """The largest size; where some lie far beyond the others, as bounds that are never met, the largest of the others.
+
+    1 where all are 0.  # shape: (batch, 1)
+    """
+    size: AnyArray = abs(value)
+    xp: Any = torch if isinstance(size, Tensor) else np
+    size = size.sort(-1).values if isinstance(size, Tensor) else np.sort(size)
+    below, above = size[:, :-1], size[:, 1:]
+    far = (above > tol.FAR_BEYOND * below) & (below > 0)
+    usual = size[:, -1:]
+    if bool(far.any()):
+        usual = xp.where(far.any(-1)[:, None], xp.where(_first(far), below, 0.0).sum(-1)[:, None], usual)
+    return xp.where(usual > 0, usual, 1.0)
+
+
+def _first(where: AnyArray) -> AnyArray:
+    """Only the first of the marked places of each row."""
+    return where & (where.cumsum(-1) == 1)
+
+
+class _Steps:
+    """The steps of one block; programs that are done leave it."""
+
+    def __init__(self, form: StandardForm, size: AnyArray, price: AnyArray, places: slice, result: Outcome) -> None:
+        self.form, self.result = form, result
+        self.size, self.price = size, price
+        self.programs = list(programs(form if form.xp is np else form.numpy()))
+        self.places = list(range(len(result.code)))[places]
+        self.needed = form.c.shape[1] - form.e.shape[1]
+        count, rows = form.h.shape
+        # When to leave the interior: what the looks at the active rows have seen of each program.
+        self.before = np.zeros((count, rows), dtype=bool)
+        self.tried = np.full(count, b"", dtype=object)
+        self.attempts = np.full(count, tol.IPM_PIVOT_ATTEMPTS)
+
+    def run(self, max_steps: int, tolerance: float) -> None:
+        it = _start(self.form)
+        residual = _residual(self.form, it)
+        zero = self.form.xp.zeros_like(it.x[:, 0])
+        last, stuck = zero + self.form.xp.inf, zero
+        for step in range(max_steps + 1):
+            z = it.z * self.form.mask
+            mu, weight = dot(it.s, z) / self.form.mask.sum(-1), z / it.s
+            done = ~((mu > 0) & (mu < tol.IPM_DIVERGED)) | (stuck >= tol.IPM_SHORT_STEPS)
+            near = mu < max(tol.IPM_NEAR, tolerance)
+            if bool(near.any()):
+                residual = _residual(self.form, it)
+                error = _error(self.form, it, residual)
+                near = near & ((error < tolerance) | ((error < tol.STALLED_ERROR) & (error > 0.5 * last)))
+                last = error
+            done = done | self._vertices(_array(weight), _array(mu), _array(near), step, it)
+            if bool(done.any()):
+                keep = ~done
+                if not bool(keep.any()):
+                    return
+                it, residual, last, stuck = self._drop(keep, it, residual, last, stuck)
+                mu, weight = mu[keep], weight[keep]
+            it, residual, length = _advance(self.form, it, residual, mu, weight)
+            stuck = stuck + 1.0 * (length < tol.IPM_SHORT_STEP)
+
+    def _drop(self, keep: AnyArray, it: _Iterate, residual: _Residual, *parts: AnyArray) -> tuple[AnyArray, ...]:
+        """Go on with some of the programs."""
+        chosen = _array(keep)
+        self.form, self.size, self.price = self.form.select(keep), self.size[keep], self.price[keep]
+        self.before, self.tried, self.attempts = self.before[chosen], self.tried[chosen], self.attempts[chosen]
+        for name in ("programs", "places"):
+            setattr(self, name, [part for part, kept in zip(getattr(self, name), chosen, strict=True) if kept])
+        return select(it, keep), select(residual, keep), *(part[keep] for part in parts)
+
+    def _vertices(self, ratio: Array, mu: Array, near: Array, step: int, it: _Iterate) -> AnyArray:
+        """Look for optimal vertices; the programs that are done with it, those near an optimum in any case."""
+        done = near.copy()
+        looks = self._looks(ratio, mu) if step >= tol.IPM_FIRST_LOOK else []
+        if len(looks) >= tol.VERTICES_AT_ONCE and self.form.xp is np and not self.form.has_lower + self.form.has_upper:
+            proven = self._prove(looks, step)
+            done[[k for (k, *_), good in zip(looks, proven, strict=True) if good]] = True
+            looks = [look for look, good in zip(looks, proven, strict=True) if not good and look[2]]
+        for k, rows, pivots in looks:
+            done[k] |= self._store(k, self._crossover(self.programs[k], rows, pivots), step)
+        for k in near.nonzero()[0].tolist():
+            if self.result.code[self.places[k]] == OPTIMAL:
+                continue
+            found = simplex(self.programs[k], ratio[k], tol.FEW_PIVOTS + self.needed)
+            if not (isinstance(found, OptimalVertex) and self._store(k, found, step)):
+                x, y, z = (_array(part[k]) for part in (it.x, it.y, it.z * self.form.mask))
+                self._store(k, OptimalVertex(x, z, y, np.zeros(0, np.intp), strict=False), step)
+        return done if self.form.xp is np else torch.from_numpy(done).to(it.x.device)
+
+    def _prove(self, looks: list[tuple[int, Index, int]], step: int) -> NDArray[np.bool_]:
+        """The vertices of many programs at once, without pivots; which are optimal."""
+        form, places = self.form, np.array([k for k, *_ in looks])
+        active = np.stack([rows for _, rows, _ in looks])
+        A, E = (part[places] if part.shape[0] > 1 else part.repeat(len(places), 0) for part in (form.A, form.E))
+        K = np.concatenate([np.take_along_axis(A, active[:, :, None], 1), E], 1)
+        h = np.where(form.mask[places] > 0, form.h[places], np.inf)
+        right = np.concatenate([np.take_along_axis(h, active, 1), form.e[places]], 1)
+        inverse = torch.linalg.inv_ex(torch.from_numpy(K)).inverse.numpy()
+        point, good, _ = prove(K, inverse, right, active, (form.c[places], h, partial(form.times, A)))
+        at = np.array(self.places)[places[good]]
+        for stored, part, size in zip(self.result.point, point, (self.size, self.price, self.price), strict=True):
+            stored[at] = part[good] * size[places[good]]
+        self.result.code[at], self.result.steps[at] = OPTIMAL, step
+        return good
+
+    @staticmethod
+    def _crossover(program: Program, rows: Index, pivots: int) -> OptimalVertex | None:
         try:
-            result = run(scaled)
+            return crossover(program, rows, pivots=pivots)
         except np.linalg.LinAlgError:
             return None
-    if result is None:
-        return None
-    x, z, y = result.x * size, result.z * price, result.y * price
-    return replace(result, x=x, z=z, y=y) if isinstance(result, OptimalVertex) else Nearby(x, z, y, result.steps)
 
-
-def _iterate(program: Program, max_steps: int, tolerance: float) -> OptimalVertex | Nearby | None:
-    it = _start(program)
-    residual = _residual(program, it)
-    tries = _Tries(program)
-    last, stuck = np.inf, 0
-    for step in range(max_steps + 1):
-        s, z = it.sz
-        mu = float(s @ z) / len(s)
-        if not 0 < mu < tol.IPM_DIVERGED:
-            return None
-        weight = z / s
-        vertex = tries.vertex(weight, mu, step)
-        if vertex is not None:
-            return vertex
-        if mu < max(tol.IPM_NEAR, tolerance):
-            residual = _residual(program, it)
-            error = _error(program, it, residual)
-            if error < tolerance or tol.STALLED_ERROR > error > 0.5 * last:
-                return Nearby(it.x, z, it.y, step)
-            last = error
-        it, residual, length = _advance(program, it, residual, mu, weight)
-        stuck += length < tol.IPM_SHORT_STEP
-        if stuck == tol.IPM_SHORT_STEPS:
-            return None
-    return None
-
-
-class _Tries:
-    """When to leave the interior: looks at the active rows after each step."""
-
-    def __init__(self, program: Program) -> None:
-        self.program = program
-        self.needed = len(program.c) - len(program.e)
-        self.before = np.zeros(len(program.h), dtype=bool)
-        self.tried = b""
-        self.left = tol.IPM_PIVOT_ATTEMPTS
-
-    def vertex(self, ratio: Array, mu: float, step: int) -> OptimalVertex | None:
-        """The optimal vertex, where the rows with the largest ratio z / s lead to it."""
-        if step < tol.IPM_FIRST_LOOK:
-            return None
+    def _looks(self, ratio: Array, mu: Array) -> list[tuple[int, Index, int]]:
+        """Programs whose rows of largest z / s may be those of the vertex, these rows, and how many pivots to try."""
         active = ratio > 1
-        clear = np.count_nonzero(active) == self.needed
-        if not clear:
-            active = ratio >= np.partition(ratio, -self.needed)[-self.needed]
-        changed = np.count_nonzero(active & ~self.before)
+        clear = active.sum(-1) == self.needed
+        if not clear.all():
+            least = np.partition(ratio, -self.needed, axis=-1)[:, -self.needed, None]
+            active = np.where(clear[:, None], active, ratio >= least)
+        changed = (active & ~self.before).sum(-1)
         self.before = active
-        settled = self.left > 0 and changed <= max(2.0, tol.IPM_CHANGED_ROWS * self.needed**0.5)
-        if not (settled or clear or mu < tol.IPM_LATE):
-            return None
-        rows = active.nonzero()[0]
-        if len(rows) != self.needed or rows.tobytes() == self.tried:  # a tie, or nothing new
-            return None
-        self.tried = rows.tobytes()
-        self.left -= settled
-        pivots = (20 + self.needed) if settled else 0
-        return crossover(self.program, rows, pivots=pivots, steps=step)
+        settled = (self.attempts > 0) & (changed <= max(2.0, tol.IPM_CHANGED_ROWS * self.needed**0.5))
+        looks = []
+        for k in (settled | clear | (mu < tol.IPM_LATE)).nonzero()[0]:
+            rows = active[k].nonzero()[0]
+            name = rows.tobytes()
+            if len(rows) == self.needed and name != self.tried[k]:  # no tie, and something new
+                self.tried[k] = name
+                self.attempts[k] -= settled[k]
+                looks.append((int(k), rows, (tol.FEW_PIVOTS + self.needed) if settled[k] else 0))
+        return looks
+
+    def _store(self, k: int, found: OptimalVertex | None, step: int) -> bool:
+        if found is None:
+            return False
+        size, price = float(self.size[k, 0]), float(self.price[k, 0])
+        self.result.store(self.places[k], found, size, price)
+        self.result.steps[self.places[k]] = step
+        return True
 
 
-def _start(program: Program) -> _Iterate:
+def _array(value: AnyArray) -> Array:
+    """The same on NumPy arrays."""
+    return value.numpy(force=True) if isinstance(value, Tensor) else value
+
+
+def _start(form: StandardForm) -> _Iterate:
     """Mehrotra's: x that comes nearest to G x = h, the least z that balances c, and both moved inside."""
-    n, p = len(program.c), len(program.e)
-    solve = _factored(program, np.ones_like(program.h))
-    xy = solve(np.concatenate([program.h @ program.G, program.e]))
-    uv = solve(np.concatenate([-program.c, np.zeros(p)]))
-    s, z = program.h - program.G @ xy[:n], program.G @ uv[:n]
-    s, z = s + max(-1.5 * s.min(), 0.0), z + max(-1.5 * z.min(), 0.0)
-    half = 0.5 * (s @ z)
-    return _Iterate(xy[:n], uv[n:], np.stack([s + half / z.sum(), z + half / s.sum()]))
+    xp, on = form.xp, form.mask > 0
+    system = _NormalEquations(form, form.mask)
+    x, _ = system.solve(form.Gt(form.h), form.e)
+    u, y = system.solve(-form.c, xp.zeros_like(form.e))
+    parts = []
+    for part in (form.h - form.G(x), form.G(u)):
+        low = -1.5 * xp.where(on, part, 0.0)
+        low = low.amax(-1) if isinstance(low, Tensor) else low.max(-1)
+        parts.append((part + xp.clip(low, 0, None)[:, None]) * form.mask)
+    s, z = parts
+    half = 0.5 * dot(s, z)
+
+    def inside(part: AnyArray, other: AnyArray) -> AnyArray:
+        # Where all are 0, of a program without costs or sides, 1 is as good a start as any.
+        return xp.where(on, part + xp.where(half > 0, half / other.sum(-1), 1.0)[:, None], 1.0)
+
+    return _Iterate(x, y, inside(s, z), inside(z, s))
 
 
-def _factored(program: Program, weight: Array) -> Callable[[Array], Array]:
-    """Factorization that solves [[G' diag(weight) G, E'], [E, 0]] v = right."""
-    matrix = program.normal(weight)
-    n, p = len(program.c), len(program.e)
-    if n + p <= tol.PLAIN_INVERSE:
-        if p:
-            matrix = np.block([[matrix, program.E.T], [program.E, np.zeros((p, p))]])
-        return np.linalg.inv(matrix).__matmul__
-    inner = _cholesky(matrix)
-    if not p:
-        return lambda right: inner(right[:, None])[:, 0]
-    back = inner(np.ascontiguousarray(program.E.T))  # shape: (n, p)
-    schur = _cholesky(program.E @ back)
+class _NormalEquations:
+    """The matrix above, factored for a batch: an inverse where it is small, else Cholesky factors and a complement."""
 
-    def solve(right: Array) -> Array:
-        x = inner(right[:n, None])
-        y = schur(program.E @ x - right[n:, None])
-        return np.concatenate([x - back @ y, y])[:, 0]
+    def __init__(self, form: StandardForm, weight: AnyArray) -> None:
+        matrix, E = torch.as_tensor(form.normal(weight)), torch.as_tensor(form.E)
+        _, _, self.p, self.n = form.sizes
+        self.numpy = form.xp is np
+        self.inverse = None
+        if self.n + self.p <= tol.PLAIN_INVERSE:
+            if self.p:
+                E = E.expand(len(matrix), self.p, self.n)
+                zero = E.new_zeros(len(matrix), self.p, self.p)
+                matrix = torch.cat([torch.cat([matrix, E.mT], 2), torch.cat([E, zero], 2)], 1)
+            self.inverse = torch.linalg.inv_ex(matrix).inverse
+            return
+        self.E, self.lower = E, _cholesky(matrix)
+        if self.p:
+            self.back = torch.cholesky_solve(E.mT.contiguous(), self.lower)  # shape: (batch, n, p)
+            self.schur = _cholesky(E @ self.back)
 
-    return solve
+    def solve(self, r: AnyArray, q: AnyArray) -> tuple[AnyArray, AnyArray]:
+        """X and y for one right-hand side.  # shape: (batch, n), (batch, p)."""
+        right = torch.as_tensor(r)[..., None]
+        if self.inverse is not None:
+            if self.p:
+                right = torch.cat([right, torch.as_tensor(q)[..., None]], 1)
+            whole = (self.inverse @ right)[..., 0]
+            x, y = whole[:, : self.n], whole[:, self.n :]
+        else:
+            x, y = torch.cholesky_solve(right, self.lower), torch.as_tensor(q)
+            if self.p:
+                y = torch.cholesky_solve(self.E @ x - y[..., None], self.schur)
+                x, y = x - self.back @ y, y[..., 0]
+            x = x[..., 0]
+        return (x.numpy(), y.numpy()) if self.numpy else (x, y)
 
 
-def _cholesky(matrix: Array) -> Callable[[Array], Array]:
-    """Cholesky solve with a positive definite matrix; torch has the triangular solves that NumPy has not."""
-    diagonal = matrix.reshape(-1)[:: len(matrix) + 1]
-    diagonal += tol.CHOLESKY_RIDGE * diagonal.max()
-    lower, info = torch.linalg.cholesky_ex(torch.from_numpy(matrix))
-    if int(info):
-        raise np.linalg.LinAlgError
-    return lambda right: torch.cholesky_solve(torch.from_numpy(right), lower).numpy()
+def _cholesky(matrix: Tensor) -> Tensor:
+    diagonal = matrix.diagonal(dim1=-2, dim2=-1)
+    diagonal += tol.CHOLESKY_RIDGE * diagonal.amax(-1, keepdim=True)
+    lower: Tensor = torch.linalg.cholesky_ex(matrix).L
+    return lower
 
 
-def _residual(program: Program, it: _Iterate) -> _Residual:
-    s, z = it.sz
-    dual, primal = program.c + z @ program.G, program.G @ it.x + s - program.h
-    if not len(it.y):
+def _residual(form: StandardForm, it: _Iterate) -> _Residual:
+    dual = form.c + form.Gt(it.z * form.mask)
+    primal = form.G(it.x) + it.s * form.mask - form.h
+    if not it.y.shape[1]:
         return _Residual(dual, primal, it.y)
-    return _Residual(dual + it.y @ program.E, primal, program.E @ it.x - program.e)
+    return _Residual(dual + form.Ety(it.y), primal, form.Ex(it.x) - form.e)
 
 
-def _error(program: Program, it: _Iterate, r: _Residual) -> float:
-    """The largest residual, or the gap."""
-    cost = float(program.c @ it.x)
-    gap = abs(cost + program.h @ it.sz[1] + program.e @ it.y) / (1 + abs(cost))
-    return max(_size(r.dual), _size(r.primal), _size(r.equality), float(gap))
+def _error(form: StandardForm, it: _Iterate, r: _Residual) -> AnyArray:
+    """The largest residual, or the gap.  # shape: (batch,)."""
+    cost = dot(form.c, it.x)
+    error = abs(cost + dot(form.h, it.z * form.mask) + dot(form.e, it.y)) / (1 + abs(cost))
+    for part in r:
+        error = form.xp.maximum(error, largest(part))
+    return error
 
 
 def _advance(
-    program: Program, it: _Iterate, r: _Residual, mu: float, weight: Array
-) -> tuple[_Iterate, _Residual, float]:
+    form: StandardForm, it: _Iterate, r: _Residual, mu: AnyArray, weight: AnyArray
+) -> tuple[_Iterate, _Residual, AnyArray]:
     """One predictor-corrector step, of its own length for the point and for the multipliers; also the shorter of them.
 
     The residuals are linear in the step, so those of the next iterate are the same ones, shorter.
     """
-    x, y, sz = it
-    s, z = sz
-    G, n = program.G, len(program.c)
-    solve = _factored(program, weight)
-
+    xp, (x, y, s, z) = form.xp, it
+    system = _NormalEquations(form, weight)
+    own = z * form.mask
     # The predictor: to first order, all residuals and all products s z to 0.
-    right = r.dual + (weight * r.primal - z) @ G
-    d = -solve(np.concatenate([right, r.equality]) if len(y) else right)
-    dsz = np.empty_like(sz)
-    np.negative(r.primal + G @ d[:n], out=dsz[0])
-    np.negative(z + weight * dsz[0], out=dsz[1])
-    ahead = sz + np.minimum(_longest(sz, dsz), 1.0) * dsz
-    sigma = (float(ahead[0] @ ahead[1]) / len(s) / mu) ** 3
-
+    dx, dy = system.solve(-r.dual - form.Gt(weight * r.primal - own), -r.equality)
+    ds = -r.primal - form.G(dx)
+    dz = -own - weight * ds
+    a, b = _length(s, ds, 1.0), _length(z, dz, 1.0)
+    sigma = (dot(s + a * ds, own + b * dz) / form.mask.sum(-1) / mu) ** 3
     # The corrector: what is left of the products, and back to a share sigma of their mean.
-    excess = (dsz[0] * dsz[1] - sigma * mu) / s
-    right = excess @ G
-    change = solve(np.concatenate([right, np.zeros(len(y))]) if len(y) else right)
-    move = G @ change[:n]
-    d += change
-    dsz[0] -= move
-    dsz[1] += weight * move - excess
-    lengths = np.minimum(tol.TO_THE_BOUNDARY * _longest(sz, dsz), 1.0)
-    a, b = float(lengths[0, 0]), float(lengths[1, 0])
-    left = _Residual((1 - b) * r.dual, (1 - a) * r.primal, (1 - a) * r.equality if len(y) else y)
-    return _Iterate(x + a * d[:n], y + b * d[n:] if len(y) else y, sz + lengths * dsz), left, min(a, b)
+    excess = (ds * dz - (sigma * mu)[:, None]) / s * form.mask
+    change, turn = system.solve(form.Gt(excess), xp.zeros_like(r.equality))
+    move = form.G(change)
+    dx, dy, ds, dz = dx + change, dy + turn, ds - move, dz + weight * move - excess
+    a, b = (_length(part, step, tol.TO_THE_BOUNDARY) for part, step in ((s, ds), (z, dz)))
+    left = _Residual((1 - b) * r.dual, (1 - a) * r.primal, (1 - a) * r.equality)
+    return _Iterate(x + a * dx, y + b * dy, s + a * ds, z + b * dz), left, xp.minimum(a, b)[:, 0]
 
 
-def _longest(value: Array, step: Array) -> Array:
-    """The longest steps that keep positive values from turning negative.  # shape: (2, 1)."""
-    return np.asarray(-1 / np.minimum((step / value).min(1, keepdims=True), -tol.LEAST_SHRINK))
-
-
-def _size(value: Array) -> float:
-    return float(np.abs(value).max(initial=0.0))
+def _length(value: AnyArray, step: AnyArray, share: float) -> AnyArray:
+    """A share of the longest step that keeps positive values from turning negative, at most 1.  # shape: (batch, 1)."""
+    ratio = step / value
+    least = ratio.amin(-1, keepdim=True) if isinstance(ratio, Tensor) else ratio.min(-1, keepdims=True)
+    longest = -share / least.clip(max=-tol.LEAST_SHRINK)
+    return longest.clip(max=1.0)

@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 
 from setwise.lp.operator import Matrix, batch_of, is_csr, matvec, rmatvec
-from setwise.lp.presolve.equilibration import Scaling, rescaled
 from setwise.lp.problem import LinearProgram
 from setwise.lp.solvers import tolerances as tol
 from setwise.lp.standard_form import StandardForm
@@ -157,14 +156,9 @@ class MatrixFreeForm(StandardForm):
     """A system whose ``A`` and ``E`` are :class:`Products`."""
 
     @classmethod
-    def _matrix(cls, matrix: Matrix, problem: LinearProgram) -> Products:
+    def _matrix(cls, matrix: Matrix, problem: LinearProgram, *, numpy: bool) -> Products:  # noqa: ARG003
         """The products with a matrix of a problem; it is not written out."""
         return Products.of(matrix, problem)
-
-    @property
-    def written_out(self) -> bool:
-        """They are not."""
-        return False
 
     @staticmethod
     def times(matrix: Any, x: Any) -> Any:
@@ -181,10 +175,25 @@ class MatrixFreeForm(StandardForm):
         """The matrix with absolute entries; for an operator the roots of sums of squares."""
         return _Magnitude(matrix)
 
-    def largest_in_rows(self, weight: Tensor) -> Tensor:
-        """Norms of the weighted rows of G, in the place of their largest entries.  # shape: (batch, k)."""
+    @staticmethod
+    def squares(matrix: Any, weight: Any) -> Any:
+        """Sums over the rows of squared entries times weights.  # shape: (batch, n) to (batch, m)."""
+        return matrix.squares(weight)
+
+    @staticmethod
+    def squares_back(matrix: Any, weight: Any) -> Any:
+        """The same over the columns.  # shape: (batch, m) to (batch, n)."""
+        return matrix.squares_back(weight)
+
+    @staticmethod
+    def scaled(matrix: Any, row: Any, column: Any) -> Any:
+        """The matrix with its rows and columns scaled."""
+        return matrix.scaled(row, column)
+
+    def row_peaks(self, element: Tensor, row: Tensor, weight: Tensor) -> Tensor:
+        """Norms of some weighted rows of G, in the place of their largest entries.  # shape: (places,)."""
         rows: Tensor = self.with_bounds(self.A.squares(weight**2).sqrt(), weight, weight)
-        return rows
+        return rows[element, row]
 
     def peaks(self) -> tuple[Tensor, Tensor, Tensor]:
         """Norms of the rows of G, the rows of E and the columns, in the place of their largest entries."""
@@ -193,22 +202,6 @@ class MatrixFreeForm(StandardForm):
         columns = self.A.squares_back(torch.ones_like(rows)) + self.E.squares_back(torch.ones_like(rows_eq))
         return self.with_bounds(rows, ones, ones), rows_eq, columns.sqrt()
 
-    def normal(self, weight: Any) -> Any:  # noqa: ARG002
-        """Refused: it would be as large as what is not written out."""
-        raise TypeError("Expected matrices that are written out, but these are known by their products only.")
-
-
-def equilibrate_products(form: MatrixFreeForm) -> tuple[StandardForm, Scaling]:
-    """Bring the Euclidean norm of every row and column near 1, then cost and right-hand side to the size of 1."""
-    A, E, column = form.A, form.E, torch.ones_like(form.c)
-    row, row_eq = torch.ones_like(A.row), torch.ones_like(form.e)
-    for _ in range(tol.NORM_PASSES):
-        r, q = (_root(part.squares(torch.ones_like(form.c))) for part in (A, E))
-        c = _root(A.squares_back(torch.ones_like(row)) + E.squares_back(torch.ones_like(row_eq)))
-        A, E = A.scaled(r, c), E.scaled(q, c)
-        row, row_eq, column = row * r, row_eq * q, column * c
-    return rescaled(form, A, E, (row, row_eq, column), empty=tol.LEAST_SIZE)
-
 
 def _entrywise(function: Callable[[Tensor], Tensor], matrix: Tensor) -> Tensor:
     """A dense or CSR matrix with a function of its entries that keeps 0."""
@@ -216,8 +209,3 @@ def _entrywise(function: Callable[[Tensor], Tensor], matrix: Tensor) -> Tensor:
         return function(matrix)
     parts = (matrix.crow_indices(), matrix.col_indices(), function(matrix.values()))
     return torch.sparse_csr_tensor(*parts, matrix.shape, check_invariants=False)
-
-
-def _root(squares: Tensor) -> Tensor:
-    """By what to multiply rows or columns with these sums of squares: half of the way to norm 1 in each pass."""
-    return torch.where(squares > 0, squares, 1.0) ** -0.25

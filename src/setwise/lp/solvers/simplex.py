@@ -1,4 +1,4 @@
-"""Simplex method on a plain program: crossover from nearly optimal rows, crash basis, dual and primal pivots.
+"""Simplex method on one program: crossover from nearly optimal rows, crash basis, dual and primal pivots.
 
 For min c'x s.t. G x <= h, E x = e, take n - p rows of G, and K = [those rows; E] with its inverse. They give the point
 x = K^-1 (h, e) and the multipliers w = -K^-T c. The point is optimal if no other row is broken and no multiplier of the
@@ -18,62 +18,72 @@ cycles but the limit on the pivots: whoever calls has another way.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from setwise.lp.solvers import tolerances as tol
-from setwise.lp.standard_form import Array, Index, Program
+from setwise.lp.standard_form import Array, Index, Point, StandardForm, largest
 
 
-@dataclass(frozen=True)
-class OptimalVertex:
-    """A vertex that is proven optimal, with the inverse of its rows K = [active rows of G; E]."""
+class Program(NamedTuple):
+    """One program of a standard form on NumPy arrays; rows that do not count have an infinite side."""
 
-    active: Index  # rows of G, shape: (n - p,)
-    K: Array  # shape: (n, n)
-    inverse: Array  # shape: (n, n)
+    c: Array  # shape: (n,)
+    A: Array  # shape: (m, n)
+    h: Array  # shape: (k,)
+    E: Array  # shape: (p, n)
+    e: Array  # shape: (p,)
+    has_lower: bool
+
+    def times(self, x: Array) -> Array:
+        """G x.  # shape: (k,)."""
+        rows = self.A @ x
+        count = (len(self.h) - len(rows)) // len(x)
+        if not count:
+            return np.asarray(rows)
+        return np.concatenate([rows] + [-x] * self.has_lower + [x] * (count - self.has_lower))
+
+    def rows(self, index: Index) -> Array:
+        """Some rows of G.  # shape: (len(index), n)."""
+        m, n = self.A.shape
+        inside = index < m
+        if inside.all():
+            return self.A[index]
+        chosen = np.zeros((len(index), n))
+        chosen[inside] = self.A[index[inside]]
+        outside = (~inside).nonzero()[0]
+        bound = index[outside] - m
+        chosen[outside, bound % n] = np.where((bound < n) & self.has_lower, -1.0, 1.0)
+        return chosen
+
+    def system(self, active: Index) -> tuple[Array, Array]:
+        """K and (h, e) of the chosen rows.  # shape: (n, n), (n,)."""
+        K, right = self.rows(active), self.h[active]
+        if not len(self.e):
+            return K, right
+        return np.concatenate([K, self.E]), np.concatenate([right, self.e])
+
+
+def programs(form: StandardForm) -> Iterator[Program]:
+    """The programs of a batch on NumPy arrays, one after the other."""
+    sides = np.where(form.mask > 0, form.h, np.inf)
+    for k, (c, h, e) in enumerate(zip(form.c, sides, form.e, strict=True)):
+        A, E = (part[k if part.shape[0] > 1 else 0] for part in (form.A, form.E))
+        yield Program(c, A, h, E, e, form.has_lower)
+
+
+class OptimalVertex(NamedTuple):
+    """A vertex that is proven optimal."""
+
     x: Array  # shape: (n,)
     z: Array  # shape: (k,)
     y: Array  # shape: (p,)
-    steps: int
+    active: Index  # its rows of G, shape: (n - p,)
     strict: bool  # no other slack and no multiplier of its rows is 0, so that no other optimum exists
-
-
-def solved(K: Array, inverse: Array, right: Array) -> Array:
-    """K^-1 right by the inverse and one step of refinement."""
-    x = inverse @ right
-    return np.asarray(x + inverse @ (right - K @ x))
-
-
-def crossover(program: Program, active: Index, *, pivots: int, steps: int = 0) -> OptimalVertex | None:
-    """The optimal vertex by way of the given rows.
-
-    Args:
-        program: The program, with cost and sides of size 1.
-        active: Rows of G to start from.  # shape: (n - p,)
-        pivots: The most exchanges. A vertex reached by any is given only if it is the one optimum: where there are
-            others, which of them is found should not depend on the way.
-        steps: For the record.
-
-    Returns:
-        The vertex, or None where it was not found.
-    """
-    K, right = _rows(program, active)
-    try:
-        inverse: Array = np.asarray(np.linalg.inv(K), np.float64)
-    except np.linalg.LinAlgError:  # rows that depend on one another
-        return None
-    tableau = _Tableau(program, active, inverse, right)
-    wrong = tableau.wrong()
-    if wrong == 0 or pivots == 0:
-        return _prove(program, active, K, inverse, right, steps)
-    if wrong > pivots or not tableau.run(pivots):
-        return None
-    vertex = tableau.vertex(steps)
-    return vertex if vertex is not None and vertex.strict else None
 
 
 class FarkasRay(NamedTuple):
@@ -84,13 +94,38 @@ class FarkasRay(NamedTuple):
 
 
 class RecessionRay(NamedTuple):
-    """A direction that proves that there is no bound, where there is a feasible point: G x <= 0, E x = 0, c'x < 0."""
+    """A feasible point and a direction that proves that there is no optimum: G d <= 0, E d = 0, c'd < 0."""
 
     x: Array  # shape: (n,)
+    direction: Array  # shape: (n,)
 
 
-def simplex(program: Program, ratio: Array, pivots: int) -> OptimalVertex | FarkasRay | RecessionRay | None:
-    """The simplex method in full, for where all else has ended: an optimal vertex, or why there is none.
+Found = OptimalVertex | FarkasRay | RecessionRay | None
+
+
+def crossover(program: Program, active: Index, *, pivots: int) -> OptimalVertex | None:
+    """The optimal vertex by way of the given rows.
+
+    Args:
+        program: The program, with cost and sides of size 1.
+        active: Rows of G to start from.  # shape: (n - p,)
+        pivots: The most exchanges.
+
+    Returns:
+        The vertex, or None where it was not found.
+    """
+    try:
+        tableau = _Tableau(program, active)
+    except np.linalg.LinAlgError:  # rows that depend on one another
+        return None
+    wrong = tableau.wrong()
+    if wrong and (wrong > pivots or not tableau.run(pivots)):
+        return None
+    return tableau.vertex(fresh=not wrong)
+
+
+def simplex(program: Program, ratio: Array, pivots: int) -> Found:
+    """The simplex method in full: an optimal vertex, or why there is none.
 
     Args:
         program: The program, with cost and sides of size 1.
@@ -101,10 +136,8 @@ def simplex(program: Program, ratio: Array, pivots: int) -> OptimalVertex | Fark
     active = crash_basis(program, ratio)
     if active is None:
         return None
-    K, right = _rows(program, active)
-    inverse: Array = np.asarray(np.linalg.inv(K), np.float64)
-    tableau = _Tableau(program, active, inverse, right)
-    return tableau.vertex(0) if tableau.run(pivots, apart=True) else tableau.proof
+    tableau = _Tableau(program, active)
+    return tableau.vertex() if tableau.run(pivots, apart=True) else tableau.proof
 
 
 def crash_basis(program: Program, ratio: Array) -> Index | None:
@@ -113,11 +146,13 @@ def crash_basis(program: Program, ratio: Array) -> Index | None:
     Gram and Schmidt's method: by blocks against the rows before, twice, then row by row.
     """
     n, p = len(program.c), len(program.e)
-    order = np.argsort(-ratio, kind="stable")
+    order = np.argsort(-np.where(np.isfinite(program.h), ratio, -1.0), kind="stable")
+    order = order[: np.count_nonzero(np.isfinite(program.h))]
     basis, count, active = np.zeros((n, n)), 0, []
     for start in range(0, p + len(order), tol.CRASH_BLOCK):
         ahead = range(start, min(start + tol.CRASH_BLOCK, p + len(order)))  # the rows of E first
-        rows = np.stack([program.E[k] if k < p else program.G[order[k - p]] for k in ahead])
+        above = [k for k in ahead if k < p]
+        rows = np.concatenate([program.E[above], program.rows(order[[k - p for k in ahead if k >= p]])])
         lengths = np.maximum(np.linalg.norm(rows, axis=1), tol.TINY)
         first = count
         for _ in range(2):
@@ -139,20 +174,14 @@ def crash_basis(program: Program, ratio: Array) -> Index | None:
     return None
 
 
-def _rows(program: Program, active: Index) -> tuple[Array, Array]:
-    """K and (h, e) of the rows.  # shape: (n, n), (n,)."""
-    K, right = program.G[active], program.h[active]
-    if not len(program.e):
-        return K, right
-    return np.concatenate([K, program.E]), np.concatenate([right, program.e])
-
-
 class _Tableau:
     """Chosen rows, the inverse, slacks and multipliers, all changed by each pivot."""
 
-    def __init__(self, program: Program, active: Index, inverse: Array, right: Array) -> None:
-        self.program, self.active, self.inverse = program, active, inverse
-        self.slack, self.w = program.h - program.G @ (inverse @ right), -(program.c @ inverse)
+    def __init__(self, program: Program, active: Index) -> None:
+        self.program, self.active = program, active.copy()
+        K, right = program.system(active)
+        self.inverse: Array = np.asarray(np.linalg.inv(K), np.float64)
+        self.slack, self.w = program.h - program.times(self.inverse @ right), -(program.c @ self.inverse)
         self.slack[active] = 0.0
         self.cost, self.exchanges = program.c, 0
         self.proof: FarkasRay | RecessionRay | None = None  # set where the pivots end without a vertex
@@ -168,63 +197,56 @@ class _Tableau:
         Where multipliers are 0, dual steps gain nothing and may go round in circles. With ``apart`` each is moved off 0
         by a little of its own for as long as rows are broken.
         """
-        self.active, self.shared = self.active.copy(), torch.from_numpy(self.inverse)
-        count = len(self.active)
-        chosen = self.w[:count]  # a view: pivots change it in place
-        if apart or float(chosen.min()) < 0:
+        self.shared = torch.from_numpy(self.inverse)
+        chosen = self.w[: len(self.active)]  # a view: pivots change it in place
+        if apart or float(chosen.min(initial=0.0)) < 0:
             np.maximum(chosen, 0.0, out=chosen)
             if apart:
-                chosen += tol.PERTURBATION * np.random.default_rng(0).uniform(0.5, 1.0, count)
-            self.cost = -(self.w @ _rows(self.program, self.active)[0])
-        for _ in range(pivots):
-            row = int(self.slack.argmin())
-            if self.slack[row] >= -tol.PIVOT_NEEDED:
-                break
-            a = self.program.G[row] @ self.inverse
-            place = _least_ratio(chosen, a[:count])
-            if place is None:
-                self.proof = self._farkas_ray(row, a)
-                return False
-            self._exchange(place, row, a, self.program.G @ self.inverse[:, place])
-            pivots -= 1
+                chosen += tol.PERTURBATION * np.random.default_rng(0).uniform(0.5, 1.0, len(chosen))
+            self.cost = -(self.w @ self.program.system(self.active)[0])
+        left = self._dual_steps(chosen, pivots)
+        if left is None:
+            return False
         self.cost = self.program.c
         self.w[:] = -(self.cost @ self.inverse)
+        return self._primal_steps(chosen, left)
+
+    def _dual_steps(self, chosen: Array, pivots: int) -> int | None:
+        """Exchanges until no row is broken, and how many are left; None where a row cannot be met."""
+        for left in range(pivots, 0, -1):
+            row = int(self.slack.argmin())
+            if self.slack[row] >= -tol.PIVOT_NEEDED:
+                return left
+            a = self._row(row) @ self.inverse
+            place = _least_ratio(chosen, a[: len(chosen)])
+            if place is None:
+                # The chosen rows imply the broken one the other way round: g_row = K'a, a <= 0 on inequalities.
+                a = _without_noise(a)
+                z = np.zeros_like(self.slack)
+                z[self.active], z[row] = np.maximum(-a[: len(chosen)], 0.0), 1.0
+                self.proof = FarkasRay(z, -a[len(chosen) :])
+                return None
+            self._exchange(place, row, a, self.program.times(self.inverse[:, place]))
+        return 0
+
+    def _primal_steps(self, chosen: Array, pivots: int) -> bool:
+        """Exchanges until no multiplier is negative; whether they got there."""
         for _ in range(pivots):
-            place = int(chosen.argmin())
-            if chosen[place] >= -tol.PIVOT_NEEDED:
-                return bool(self.slack.min() >= -tol.PIVOT_NEEDED)
-            along = self.program.G @ self.inverse[:, place]
-            result = _least_ratio(self.slack, -along)
-            if result is None:
-                self.proof = RecessionRay(-self.inverse[:, place])
+            place = int(chosen.argmin()) if len(chosen) else 0
+            if not len(chosen) or chosen[place] >= -tol.PIVOT_NEEDED:
+                return bool(self.slack.min(initial=0.0) >= -tol.PIVOT_NEEDED)
+            along = self.program.times(self.inverse[:, place])
+            row = _least_ratio(self.slack, -along)
+            if row is None:
+                K, right = self.program.system(self.active)
+                self.proof = RecessionRay(_solved(K, self.inverse, right), _without_noise(-self.inverse[:, place]))
                 return False
-            self._exchange(place, result, self.program.G[result] @ self.inverse, along)
+            self._exchange(place, row, self._row(row) @ self.inverse, along)
         return False
 
-    def _refresh(self) -> None:
-        """Everything anew from the chosen rows: updates add up their rounding."""
-        K, right = _rows(self.program, self.active)
-        self.inverse[:] = np.linalg.inv(K)
-        self.slack[:] = self.program.h - self.program.G @ solved(K, self.inverse, right)
-        self.slack[self.active] = 0.0
-        self.w[:] = -(self.cost @ self.inverse)
-
-    def _farkas_ray(self, row: int, a: Array) -> FarkasRay:
-        """A broken row that the chosen ones imply the other way round: g_row = K'a with a <= 0 on inequalities."""
-        z = np.zeros_like(self.slack)
-        z[self.active] = np.maximum(-a[: len(self.active)], 0.0)
-        z[row] = 1.0
-        return FarkasRay(z, -a[len(self.active) :])
-
-    def vertex(self, steps: int) -> OptimalVertex | None:
-        """The vertex where the pivots ended, solved for again; by a new inverse where the updates cost too much."""
-        program, count = self.program, len(self.active)
-        order = self.active.argsort()
-        active = self.active[order]
-        inverse = self.inverse[:, np.concatenate([order, np.arange(count, len(program.c))])]
-        K, right = _rows(program, active)
-        vertex = _prove(program, active, K, inverse, right, steps)
-        return vertex or crossover(program, active, pivots=0, steps=steps)
+    def _row(self, row: int) -> Array:
+        A = self.program.A
+        return np.asarray(A[row] if row < len(A) else self.program.rows(np.array([row]))[0])
 
     def _exchange(self, place: int, row: int, a: Array, along: Array) -> None:
         """Row ``row`` of G for the one at ``place``; a = K^-T g_row, along = G K^-1[:, place]."""
@@ -243,8 +265,29 @@ class _Tableau:
             self.inverse -= np.multiply.outer(column, a)
         self.inverse[:, place] = column
         self.exchanges += 1
-        if self.exchanges % tol.REFACTOR_EVERY == 0:
-            self._refresh()
+        if self.exchanges % tol.REFACTOR_EVERY == 0:  # updates add up their rounding
+            K, right = self.program.system(self.active)
+            self.inverse[:] = np.linalg.inv(K)
+            self.slack[:] = self.program.h - self.program.times(_solved(K, self.inverse, right))
+            self.slack[self.active] = 0.0
+            self.w[:] = -(self.cost @ self.inverse)
+
+    def vertex(self, *, fresh: bool = False) -> OptimalVertex | None:
+        """The vertex where the pivots ended, solved for again; by a new inverse where the updates cost too much."""
+        program = self.program
+        K, right = program.system(self.active)
+        rest = program.c[None], program.h[None], lambda x: program.times(x[0])[None]
+        for again in (False,) if fresh else (False, True):
+            inverse = np.asarray(np.linalg.inv(K), np.float64) if again else self.inverse
+            (x, z, y), good, strict = prove(K[None], inverse[None], right[None], self.active[None], rest)
+            if good[0]:
+                return OptimalVertex(x[0], z[0], y[0], self.active, bool(strict[0]))
+        return None
+
+
+def _without_noise(ray: Array) -> Array:
+    """A ray without what rounding has left of its zeros, which would keep sums from being 0."""
+    return np.where(np.abs(ray) > tol.REDUCED_COST_NOISE * np.abs(ray).max(), ray, 0.0)
 
 
 def _least_ratio(value: Array, step: Array) -> int | None:
@@ -254,29 +297,53 @@ def _least_ratio(value: Array, step: Array) -> int | None:
         return None
     step = step[places]
     ratio = np.maximum(value[places], 0.0) / step
-    tied = ratio <= ratio.min() + tol.PIVOT_NEEDED
+    least = ratio.min()
+    if least == np.inf:  # rows that do not count
+        return None
+    tied = ratio <= least + tol.PIVOT_NEEDED
     return int(places[np.where(tied, step, 0.0).argmax()])
 
 
-def _prove(program: Program, active: Index, K: Array, inverse: Array, right: Array, steps: int) -> OptimalVertex | None:
-    """Solve for the vertex of the active rows; None if it is not feasible or if a multiplier is negative."""
-    x, w = solved(K, inverse, right), solved(K.T, inverse.T, -program.c)
-    slack = program.h - program.G @ x
-    slack[active] = 0.0
-    count = len(active)
-    chosen = w[:count]
-    least = float(chosen.min())
-    off, unbalanced = np.abs(K @ x - right).max(), np.abs(w @ K + program.c).max()
+def prove(
+    K: Array, inverse: Array, right: Array, active: Index, rest: tuple[Array, Array, Callable[[Array], Array]]
+) -> tuple[Point, NDArray[np.bool_], NDArray[np.bool_]]:
+    """Solve for the vertices of some active rows, and say which are optimal.
+
+    Args:
+        K: The rows, those of E last.  # shape: (vertices, n, n)
+        inverse: Of K, to be refined.  # shape: (vertices, n, n)
+        right: Their sides.  # shape: (vertices, n)
+        active: Which rows of G they are.  # shape: (vertices, n - p)
+        rest: Costs, the sides of all rows of G, and the function x -> G x.
+
+    Returns:
+        Points and multipliers, which are proven optimal, and which of these are the only optimum.
+    """
+    cost, h, times = rest
+    x, w = _solved(K, inverse, right), _solved(K.mT, inverse.mT, -cost)
+    slack, count = h - times(x), active.shape[1]
+    np.put_along_axis(slack, active, 0.0, 1)
+    chosen = w[:, :count]
+    least = chosen.min(-1, initial=np.inf)
+    off, unbalanced = largest(_times(K, x) - right), largest(_times(K.mT, w) + cost)
     # Data are of size 1. Written so that what is not a number proves nothing.
-    if not (
-        float(slack.min()) >= -2 * tol.VERTEX_FEASIBLE
-        and least >= -2 * tol.VERTEX_FEASIBLE
-        and off <= 2 * tol.VERTEX_FEASIBLE
-    ):
-        return None
-    if not unbalanced <= min(2 * tol.VERTEX_FEASIBLE * max(1.0, float(np.abs(w).max())), tol.VERTEX_BALANCED):
-        return None
+    good = (slack.min(-1, initial=0.0) >= -tol.VERTEX_FEASIBLE) & (least >= -tol.VERTEX_FEASIBLE)
+    good &= (off <= tol.VERTEX_FEASIBLE) & (unbalanced <= tol.VERTEX_BALANCED)
+    good &= unbalanced <= tol.VERTEX_FEASIBLE * np.maximum(1.0, largest(w))
     z = np.zeros_like(slack)
-    z[active] = np.maximum(chosen, 0.0)
-    strict = least > tol.UNIQUE and np.count_nonzero(slack <= tol.UNIQUE) == count  # its own rows, and no other
-    return OptimalVertex(active, K, inverse, x, z, w[count:], steps, strict)
+    # What the terms of a multiplier may leave by rounding is none.
+    w = np.where(np.abs(w) > tol.MULTIPLIER_NOISE * _times(np.abs(inverse.mT), np.abs(cost)), w, 0.0)
+    np.put_along_axis(z, active, np.maximum(w[:, :count], 0.0), 1)
+    # Only its own rows are met, and all of them pay.
+    strict = good & (least > tol.UNIQUE) & (np.count_nonzero(slack <= tol.UNIQUE, -1) == count)
+    return Point(x, z, w[:, count:]), good, strict
+
+
+def _times(matrix: Array, x: Array) -> Array:
+    return np.asarray((matrix @ x[..., None])[..., 0])
+
+
+def _solved(K: Array, inverse: Array, right: Array) -> Array:
+    """K^-1 right by the inverse and one step of refinement."""
+    x = _times(inverse, right)
+    return x + _times(inverse, right - _times(K, x))

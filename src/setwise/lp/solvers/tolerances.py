@@ -11,6 +11,7 @@ CHOLESKY_RIDGE = 1e-14  # of the largest diagonal entry: a factorization of a si
 CHOLESKY_RIDGE_GROWTH = 1e3  # from one attempt at a factorization to the next
 CHOLESKY_ATTEMPTS = 5  # the last ridge is 1e-2: with more, the solution would be another
 REDUCED_COST_NOISE = 1e-13  # relative: what rounding leaves of a reduced cost of 0
+MULTIPLIER_NOISE = 1e-14  # relative to its terms: what rounding leaves of a multiplier of 0
 PROJECTION_NOISE = 1e-14  # of a direction's largest entry: what a projection leaves of 0
 CG_TOLERANCE = 1e-13  # of the right-hand side: a derivative is wanted to rounding
 CG_STEPS = 200  # of the derivative
@@ -32,8 +33,8 @@ CURTIS_REID_PASSES = 60  # of alternating least squares, each one row and one co
 CURTIS_REID_CHANGE = 0.1  # of a base-2 logarithm: less does not change the power of two
 CURTIS_REID_RUIZ_PASSES = 4  # bring the largest entries near 1 once the units are found
 USUAL_BITS = 10  # sides and costs within 2^-10 .. 2^10 are in usual units
-CAP_GAP = 1e4  # between sorted sides (or costs): larger ones are taken for "never binds"
-CAP_ROOM = 1e3  # times the sizes below the gap: where the larger ones are put, with room to be met
+FAR_BEYOND = 1e4  # times the others: sides (and costs) of this size are taken for "never met" and do not set the scale
+FAR_COST = 1e3  # times the others: to what such costs are lowered, with room to be paid
 
 # Rank decisions of presolve
 
@@ -44,8 +45,9 @@ LINEALITY_COST = 1e-9  # of the largest cost: less of it along a free direction 
 
 # Proofs of optimality at a vertex
 
-VERTEX_FEASIBLE = 1e-10  # of sides and costs: a slack or multiplier may be this far below 0
+VERTEX_FEASIBLE = 2e-10  # of sides and costs: a slack or multiplier may be this far below 0
 VERTEX_BALANCED = 1e-8  # of stationarity, however large the multipliers: nearly dependent rows have any
+BOUND_NOISE = 1e-14  # of the largest entry: a point this far from a bound that pays is on it
 UNIQUE = 1e-9  # slacks and multipliers above this prove that there is no other optimum
 
 # Verification of points and certificates
@@ -71,6 +73,8 @@ EMBEDDING_DYING = 1e-3  # tau beside kappa, below which a certificate is looked 
 EMBEDDING_DEAD = 1e-12  # tau beside kappa, below which there is no optimum, whatever the certificate
 FEASIBILITY_CHECK = 1e-10  # accuracy of the program that says whether a ray has a feasible point
 IPM_MOST_STEPS = 50  # of one program; what takes longer is left to the embedding
+FEW_PIVOTS = 20  # beside one for each variable: more than a good start needs
+SIMPLEX_STEPS = 100  # pivots of the simplex method in full, times a tenth of the variables
 IPM_LATE = 1e-6  # mean product s z, below which the largest z / s are active even without a clear gap
 IPM_NEAR = 1e-7  # mean product s z, below which residuals are looked at
 IPM_DIVERGED = 1e15  # mean product s z of a program without optimum
@@ -137,6 +141,8 @@ FOLD_NEIGHBOURS = 10  # that predict a held-out sample
 HIGHS_LEAST_TOLERANCE = 1e-10  # it accepts none below
 HIGHS_MOST_TOLERANCE = 1e-3  # beyond it stops at points that no certificate can be built from
 HIGHS_PDLP_SHARE = 0.1  # of the tolerance: its residuals are norms over all rows, ours are of each row
+HIGHS_PRESOLVE_FROM = 20_000  # rows and columns: below, presolve costs more than it saves, and hides rays
+HOT_SHARE = 0.5  # of the iterations from the slack basis: to start from an earlier one must save that much
 HIGHS_FEASIBLE = 1e-6  # a point that breaks the constraints by more is not feasible
 HIGHS_CERTIFIED = 1e-6  # largest residual of a certificate, relative to its largest multiplier
 HIGHS_SMALL_ENTRY = 1e-9  # HiGHS drops smaller matrix entries by default
@@ -144,6 +150,9 @@ HIGHS_SMALLEST_ENTRY = 1e-12  # the least that it can be set to keep
 
 # Sizes at which one way becomes faster than another
 
+CACHED_ENTRIES = 100_000  # entries of G over a block that stays in the cache with what is computed from it
+VERTICES_AT_ONCE = 8  # that are proven in one go rather than one by one
+FOLDED_VARIABLES = 32  # up to which bounds are rows like others
 NUMPY_ENTRIES = 40_000  # entries of A over the batch up to which NumPy is faster than torch
 NUMPY_VARIABLES = 64  # the same in variables
 PLAIN_PRODUCT = 32  # variables up to which calls cost more than arithmetic
