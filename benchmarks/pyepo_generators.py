@@ -8,15 +8,15 @@ rate and epoch (every fourth is looked at) are those with the least regret on th
 regret on held-out data as PyEPO defines it, sum of regrets over sum of |optimal values|, by the exact decisions of
 dynamic programming; PyEPO's own metric on the same models is stored beside it. Time is CPU time per epoch of training.
 
-- PyEPO 2.2.7 with Gurobi, its default backend and the fastest of those that can be installed here: SPO+, perturbed
-  Fenchel-Young (10 samples, sigma 1), black-box differentiation (lambda 10) on the true cost; SPO+ on the relaxation.
+- PyEPO 2.2.7 with Gurobi, its default backend (OR-Tools takes two to three times as long): SPO+, also on the
+  relaxation, perturbed Fenchel-Young (10 samples, sigma 1), black-box differentiation (lambda 10) on the true cost.
 - ours: `RegretLoss` and `FenchelYoungLoss` (10 samples, sigma 1), each by a linear program (of the knapsack the
   relaxation) and by an oracle (dynamic programming); the true cost of `perturbed_point` by the oracle.
 
     python benchmarks/pyepo_generators.py [--degrees 6 1] [--seeds 5] [--out runs/pyepo_generators.jsonl]
 
-One line of JSON for each cell goes to the file as it ends; cells that are in it are not run again. Needs pyepo and
-gurobipy, whose license for small models comes with the package. About 25 minutes of one core.
+One line of JSON for each cell goes to the file as it ends; cells that are in it are not run again. Needs pyepo, and
+gurobipy==13.0.3, which brings a license for small models. About 25 minutes of one core.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from harness import installed, one_thread, peer
+from harness import first_line, one_thread, peer
 from setwise import lp, metrics
 
 SIDE, ITEMS, CAPACITY, FEATURES, NOISE = 5, 32, 20.0, 5, 0.5
@@ -88,27 +88,22 @@ class Problem:
 def path_oracle(costs: Tensor) -> Tensor:
     """Shortest paths from the first node to the last, by Bellman's recursion over the grid; costs may be negative."""
     count, (right, down) = len(costs), grid_edges()
-    length = costs.new_full((count, SIDE, SIDE), torch.inf)
+    length = costs.new_full((count, SIDE + 1, SIDE + 1), torch.inf)  # of node i, j at i + 1, j + 1
     from_left = torch.zeros(count, SIDE, SIDE, dtype=torch.bool)
-    length[:, 0, 0] = 0
     for i in range(SIDE):
         for j in range(SIDE):
-            left = length[:, i, j - 1] + costs[:, right[i, j - 1]] if j else None
-            above = length[:, i - 1, j] + costs[:, down[i - 1, j]] if i else None
-            if left is not None and above is not None:
-                from_left[:, i, j] = left <= above
-                length[:, i, j] = torch.minimum(left, above)
-            elif left is not None or above is not None:
-                from_left[:, i, j] = left is not None
-                length[:, i, j] = left if left is not None else above
+            left = length[:, i + 1, j] + costs[:, right[i, j - 1]]
+            above = length[:, i, j + 1] + costs[:, down[i - 1, j]]
+            from_left[:, i, j] = left < above
+            length[:, i + 1, j + 1] = torch.minimum(left, above) if i or j else 0.0
     rows = torch.arange(count)
-    i, j = torch.full((count,), SIDE - 1), torch.full((count,), SIDE - 1)
+    row, column = torch.full((count,), SIDE - 1), torch.full((count,), SIDE - 1)
     path = torch.zeros_like(costs)
     for _ in range(2 * SIDE - 2):
-        left = from_left[rows, i, j]
-        edge = torch.where(left, right[i, j - left.long()], down[i - (~left).long(), j])
+        across = from_left[rows, row, column]
+        edge = torch.where(across, right[row, column - 1], down[row - 1, column])
         path[rows, edge] = 1
-        i, j = i - (~left).long(), j - left.long()
+        row, column = row - (~across).long(), column - across.long()
     return path
 
 
@@ -188,10 +183,10 @@ def theirs(problem: Problem, name: str) -> Loss:
     functions = peer("pyepo.func")
     if name in ("SPO+", "SPO+, relaxation"):
         spo = functions.SPOPlus(problem.model if name == "SPO+" else problem.relaxed)
-        return lambda p, c, best: spo(p, c, best, (c * best).sum(1, keepdim=True))  # type: ignore[no-any-return]
+        return lambda p, c, best: spo(p, c, best, (c * best).sum(1, keepdim=True))
     if name == "Fenchel-Young":
         young = functions.perturbedFenchelYoung(problem.model, n_samples=SAMPLES, sigma=SIGMA)
-        return lambda p, _, best: young(p, best)  # type: ignore[no-any-return]
+        return lambda p, _, best: young(p, best)
     box = functions.blackboxOpt(problem.model, lambd=LAMBDA)
     return lambda p, c, best: (problem.sign * c * (box(p) - best)).sum(1).mean()
 
@@ -201,10 +196,10 @@ def ours(problem: Problem, name: str) -> Loss:
     over, sign = problem.program if name.endswith(("LP", "relaxation")) else problem.oracle, problem.sign
     if name.startswith("RegretLoss"):
         spo = lp.RegretLoss(over)
-        return lambda p, c, best: spo(sign * p, sign * c, best)  # type: ignore[no-any-return]
+        return lambda p, c, best: spo(sign * p, sign * c, best)
     if name.startswith("FenchelYoungLoss"):
         young = lp.FenchelYoungLoss(over, samples=SAMPLES, sigma=SIGMA)
-        return lambda p, _, best: young(sign * p, best)  # type: ignore[no-any-return]
+        return lambda p, _, best: young(sign * p, best)
     noise = torch.Generator().manual_seed(0)
 
     def true_cost(p: Tensor, c: Tensor, best: Tensor) -> Tensor:
@@ -283,13 +278,27 @@ def show(rows: list[dict[str, Any]]) -> None:
     """The table of each problem and degree."""
     for problem, degree in dict.fromkeys((row["problem"], row["degree"]) for row in rows):
         here = [row for row in rows if (row["problem"], row["degree"]) == (problem, degree)]
-        print(f"\n{problem}, degree {degree}\n\n| method | regret, % | ms per epoch |\n|---|---|---|")
+        print(f"\n{problem}, degree {degree}, {len({row['seed'] for row in here})} seeds\n")
+        print("| method | regret, % | less least squares | ms per epoch |\n|---|---|---|---|")
+        start = {row["seed"]: row["regret"] for row in here if row["method"] == "least squares"}
         for name in dict.fromkeys(row["method"] for row in here):
             mine = [row for row in here if row["method"] == name]
             value = metrics.mean_interval([100 * row["regret"] for row in mine])
+            less = metrics.mean_interval([100 * (row["regret"] - start[row["seed"]]) for row in mine])
             speed = 1000 * statistics.median(row["seconds"] for row in mine)
-            print(f"| {name} | {value.value:.2f} [{value.low:.2f}, {value.high:.2f}] | {speed:.0f} |")
+            cells = [f"{value.estimate:.2f} [{value.low:.2f}, {value.high:.2f}]"]
+            cells += [f"{less.estimate:+.2f} [{less.low:+.2f}, {less.high:+.2f}]", f"{speed:.0f}"]
+            print("| " + " | ".join([name, *(cells if speed else [cells[0], "", ""])]) + " |")
         print(f"largest difference to PyEPO's metric: {max(abs(row['regret'] - row['pyepo']) for row in here):.1e}")
+
+
+def what_is_missing() -> str:
+    """Why the peer cannot be run, or nothing."""
+    try:
+        peer("pyepo"), peer("gurobipy")
+    except ImportError as error:
+        return first_line(error)
+    return ""
 
 
 def main() -> None:
@@ -304,9 +313,9 @@ def main() -> None:
     text = options.out.read_text(encoding="utf-8") if options.out.exists() else ""
     rows = [json.loads(line) for line in text.splitlines()]
     done = {(row["problem"], row["degree"], row["seed"], row["method"]) for row in rows}
-    missing = [module for module in ("pyepo", "gurobipy") if not installed(module)]
+    missing = what_is_missing()
     if missing:
-        print(f"not installed: {', '.join(missing)}; nothing is run, and the table is that of {options.out}")
+        print(f"PyEPO cannot be run here ({missing}); the tables are those of {options.out}.")
     else:
         for degree in options.degrees:
             for seed in range(options.seeds):

@@ -143,7 +143,7 @@ def _read_answer(answer: object, costs: Tensor) -> Tensor:
             "`lambda costs: torch.stack([solve_one(c) for c in costs])`."
         )
     _checks.all_finite("oracle(costs)", answer)
-    return answer.detach().to(costs)
+    return answer.detach().to(costs.dtype).to(costs.device)  # in this order: some devices have no float64
 
 
 @torch.no_grad()

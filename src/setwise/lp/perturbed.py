@@ -241,4 +241,4 @@ def _noise(
     if isinstance(program, LinearProgram):  # programs that differ in their constraints have noise of their own
         batch = torch.broadcast_shapes(batch, program.batch_shape)
     noise = torch.randn(samples, *batch, predicted.shape[-1], generator=generator, dtype=torch.float64)
-    return noise.to(predicted)
+    return noise.to(predicted.dtype).to(predicted.device)  # in this order: some devices have no float64
