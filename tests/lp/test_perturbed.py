@@ -287,6 +287,8 @@ def test_decisions_that_are_not_feasible_and_oracles_that_do_not_minimize_are_re
         fenchel_young_loss(p, -best, choice(4))
     with pytest.raises(InputError, match=r"`oracle\(costs\)` to return minimizers, but `best` costs less.*`-costs`"):
         fenchel_young_loss(p, best, lambda rows: cheapest(-rows))
+    with pytest.raises(InputError, match=r"`oracle\(costs\)` to return minimizers, but the mean of its answers"):
+        perturbed_point(p, lambda rows: cheapest(-rows))
 
 
 def test_bad_arguments_are_refused_by_name() -> None:

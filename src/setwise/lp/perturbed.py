@@ -124,7 +124,7 @@ def perturbed_point(
 
     Raises:
         LPError: When a program has no optimum for the perturbed costs.
-        InputError: When an argument cannot be used.
+        InputError: When an argument cannot be used, or an oracle's answer is no minimizer.
 
     Examples:
         >>> program = LinearProgram(torch.zeros(2), A_eq=torch.ones(1, 2), b_eq=torch.ones(1))  # choose one of two
@@ -140,8 +140,13 @@ def perturbed_point(
     dtype = torch.promote_types(predicted.dtype, torch.float32) if isinstance(predicted, Tensor) else None
     program, (predicted,) = read(program, solver, {"predicted": predicted})
     noise = _noise(program, predicted, samples, generator)
-    points = minimizers(program, predicted.detach() + sigma * noise, solver, PERTURBED)
+    perturbed = predicted.detach() + sigma * noise  # shape: (samples, *batch, n)
+    points = minimizers(program, perturbed, solver, PERTURBED)
     mean = points.mean(0)
+    if not isinstance(program, LinearProgram):
+        check_not_beaten(
+            program, perturbed, points, mean, costs_name=PERTURBED, other_name="the mean of its answers to all samples"
+        )
     # Of value 0: it carries the derivative (z_k - mean) Z_k' / ((samples - 1) sigma), and no Jacobian is formed.
     along = (noise * (predicted - predicted.detach())).sum(-1, keepdim=True) / sigma
     return (mean + ((points - mean) * along).sum(0) / (samples - 1)).to(dtype)
