@@ -16,7 +16,7 @@ dynamic programming; PyEPO's own metric on the same models is stored beside it. 
     python benchmarks/pyepo_generators.py [--degrees 6 1] [--seeds 5] [--out runs/pyepo_generators.jsonl]
 
 One line of JSON for each cell goes to the file as it ends; cells that are in it are not run again. Needs pyepo, and
-gurobipy==13.0.3, which brings a license for small models. About 25 minutes of one core.
+gurobipy==13.0.3, which brings a license for small models. About 35 minutes of one core.
 """
 
 from __future__ import annotations
