@@ -12,6 +12,7 @@ EXAMPLES = {  # at least so many lines that run
     "certified-thresholds": 35,
     "command-line": 7,
     "constraints": 36,
+    "decision-focused": 30,
     "dual-ascent": 16,
     "gradients": 6,
     "how-to-choose": 30,

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from setwise import InputError
 from setwise.lp import HiGHS, LinearProgram, LPError, RegretLoss, regret, regret_loss, solve
+from support.shortest_paths import grid, shortest_paths
 
 DOUBLE = torch.float64
 
@@ -171,3 +176,168 @@ def test_bad_arguments_are_refused_by_name() -> None:
         RegretLoss(program, reduction="median")
     with pytest.raises(TypeError, match="`program`"):
         RegretLoss(good)  # type: ignore[arg-type]
+
+
+def cheapest(rows: Tensor) -> Tensor:
+    """The oracle of choosing one."""
+    return torch.nn.functional.one_hot(rows.argmin(-1), rows.shape[-1])
+
+
+def test_an_oracle_gives_what_the_program_gives_to_the_last_digit() -> None:
+    program = grid()
+    n = program.variables
+    for seed in range(5):
+        true, predicted = costs(8, n, seed=seed).abs(), costs(8, n, seed=100 + seed).requires_grad_()
+        best = torch.as_tensor(shortest_paths(true)).double()
+        found = []
+        for over in (program, shortest_paths):
+            for known in (None, best):
+                loss = RegretLoss(over, reduction="none")(predicted, true, known)
+                found.append((loss, *torch.autograd.grad(loss.sum(), predicted), regret(predicted, true, over)))
+        for other in found[1:]:
+            for mine, theirs in zip(found[0], other, strict=True):
+                torch.testing.assert_close(mine, theirs, rtol=1e-14, atol=1e-13)
+
+
+def test_an_oracle_for_choosing_is_brute_force() -> None:
+    points = vertices(5, 1)
+    for seed in range(20):
+        true, predicted = costs(2, 5, seed=seed)
+        expected_regret, expected_loss = brute(predicted, true, points)
+        assert regret(predicted, true, cheapest).item() == pytest.approx(expected_regret, abs=1e-12)
+        assert regret_loss(predicted, true, cheapest).item() == pytest.approx(expected_loss, abs=1e-12)
+
+
+def test_how_an_oracle_is_called() -> None:
+    calls: list[tuple[torch.Size, torch.dtype]] = []
+
+    def oracle(rows: Tensor) -> Tensor:
+        assert not torch.is_grad_enabled()
+        assert not rows.requires_grad
+        assert rows.is_contiguous()
+        calls.append((rows.shape, rows.dtype))
+        answer = cheapest(rows)
+        rows.zero_()  # its own business
+        return answer
+
+    true, predicted = costs(2, 3, 4, seed=0), costs(2, 3, 4, seed=1).requires_grad_()
+    kept = true.clone(), predicted.detach().clone()
+    each = regret_loss(predicted, true, oracle, reduction="none")
+    assert calls == [((6, 4), DOUBLE)] * 2  # the true costs, and the mirrored ones
+    torch.testing.assert_close(each, regret_loss(predicted, true, choice(4), reduction="none"))
+    assert torch.equal(true, kept[0])
+    assert torch.equal(predicted, kept[1])
+    calls.clear()
+    best = cheapest(true).double()
+    torch.testing.assert_close(regret_loss(predicted, true, oracle, best=best), each.mean())
+    regret(predicted[0, 0], true[0, 0], oracle, best=best[0, 0])
+    assert calls == [((6, 4), DOUBLE), ((1, 4), DOUBLE)]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_an_oracle_sees_the_wider_dtype_and_float32_at_least(dtype: torch.dtype) -> None:
+    seen: list[torch.dtype] = []
+
+    def oracle(rows: Tensor) -> Tensor:
+        seen.append(rows.dtype)
+        return cheapest(rows)
+
+    true, predicted = costs(5, 4, seed=0), costs(5, 4, seed=1).to(dtype).requires_grad_()
+    loss = regret_loss(predicted, true.to(dtype), oracle)
+    loss.backward()
+    assert predicted.grad is not None
+    assert (loss.dtype, predicted.grad.dtype, set(seen)) == (torch.float32, dtype, {torch.float32})
+    seen.clear()
+    assert regret_loss(predicted, true, oracle).dtype == torch.float32
+    assert set(seen) == {DOUBLE}
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16, torch.bool, np.float32, np.int8, np.bool_])
+def test_an_oracle_may_answer_in_any_real_dtype(kind: Any) -> None:
+    true, predicted = costs(5, 4, seed=0), costs(5, 4, seed=1)
+
+    def oracle(rows: Tensor) -> Tensor | NDArray[Any]:
+        answer = cheapest(rows)
+        return answer.to(kind) if isinstance(kind, torch.dtype) else answer.numpy().astype(kind)
+
+    torch.testing.assert_close(regret_loss(predicted, true, oracle), regret_loss(predicted, true, choice(4)))
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "message"),
+    [
+        (lambda rows: cheapest(rows)[0], InputError, r"`oracle\(costs\)`.*\(3, 4\), but got \(4,\).*torch.stack"),
+        (lambda rows: cheapest(rows)[:2], InputError, r"`oracle\(costs\)`.*\(3, 4\), but got \(2, 4\)"),
+        (lambda rows: cheapest(rows).tolist(), TypeError, r"`oracle\(costs\)`.*\(3, 4\), but got list.*np.stack"),
+        (lambda _: None, TypeError, r"`oracle\(costs\)`.*NoneType"),
+        (lambda rows: cheapest(rows).to(torch.complex64), TypeError, r"`oracle\(costs\)`.*torch.complex64"),
+        (lambda rows: cheapest(rows).numpy().astype(object), TypeError, r"`oracle\(costs\)`.*dtype object"),
+        (lambda rows: rows / 0, InputError, r"`oracle\(costs\)` to be finite"),
+        (
+            lambda rows: cheapest(-rows),
+            InputError,
+            r"return minimizers.*costs less.*takes `-costs`",
+        ),
+    ],
+)
+def test_an_oracle_that_answers_wrongly_is_refused(
+    answer: Callable[[Tensor], Any], error: type[Exception], message: str
+) -> None:
+    true, predicted = costs(3, 4, seed=0), costs(3, 4, seed=2)
+    for face in (regret, regret_loss):
+        with pytest.raises(error, match=message):
+            face(predicted, true, answer)
+
+
+def test_a_wrong_best_point_beside_a_right_oracle_is_named() -> None:
+    true, predicted = costs(3, 4, seed=0), costs(3, 4, seed=1)
+    with pytest.raises(InputError, match=r"the best point for `costs` costs less.*is not feasible"):
+        regret_loss(predicted, true, cheapest, best=-10 * (2 * predicted - true))
+
+
+def test_a_solver_that_stops_at_a_gap_is_taken() -> None:
+    def second(rows: Tensor) -> Tensor:
+        return torch.tensor([[0.0, 1.0]]).expand_as(rows)
+
+    first = torch.tensor([1.0, 0.0])
+    near, far = torch.tensor([1.0, 1.0001]), torch.tensor([1.0, 1.1])
+    assert regret_loss(near, near, second, best=first).item() == pytest.approx(-1e-4, rel=0.01)
+    with pytest.raises(InputError, match=r"on 1 of 1 cost vectors `2 \* predicted - costs`, by up to 0\.1"):
+        regret_loss(far, far, second, best=first)
+
+
+def test_what_an_oracle_raises_comes_out_with_the_costs_name() -> None:
+    def broken(rows: Tensor) -> Tensor:
+        raise KeyError(len(rows))
+
+    true = costs(3, 4, seed=0)
+    with pytest.raises(KeyError) as caught:
+        regret_loss(true, true, broken)
+    assert any("`costs`" in note for note in caught.value.__notes__)
+
+
+def test_an_oracle_is_not_asked_for_a_batch_of_none() -> None:
+    def never(_: Tensor) -> Tensor:
+        raise AssertionError
+
+    none = torch.empty(0, 4, requires_grad=True)
+    loss = RegretLoss(never)(none, none.detach())
+    loss.backward()
+    assert loss.item() == 0
+    assert regret(none, none, never).shape == (0,)
+
+
+def test_misuse_with_an_oracle_is_refused_by_name() -> None:
+    good = costs(2, 4, seed=0)
+    for face in (regret, regret_loss):
+        with pytest.raises(InputError, match=r"`costs`.*\(\*batch, 4\), as many entries as `predicted`.*\(2, 3\)"):
+            face(good, good[:, :3], cheapest)
+        with pytest.raises(InputError, match="`solver` to be None where `program` is an oracle"):
+            face(good, good, cheapest, solver=HiGHS())
+        with pytest.raises(InputError, match="`predicted`"):
+            face(torch.tensor(1.0), good, cheapest)
+    with pytest.raises(InputError, match="`solver`"):
+        RegretLoss(cheapest, solver=HiGHS())
+    with pytest.raises(TypeError, match=r"`program` to be a LinearProgram or an oracle.*int"):
+        RegretLoss(3)  # type: ignore[arg-type]
+    assert "cheapest" in repr(RegretLoss(cheapest))

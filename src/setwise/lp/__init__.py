@@ -10,6 +10,8 @@ from setwise.lp.gradients import ImplicitGradient, SmoothedGradient, UnrolledGra
 from setwise.lp.layer import LPLayer
 from setwise.lp.mps import read_mps
 from setwise.lp.operator import LinearOperator
+from setwise.lp.oracle import Oracle
+from setwise.lp.perturbed import FenchelYoungLoss, fenchel_young_loss, perturbed_point
 from setwise.lp.problem import LinearProgram, Residuals
 from setwise.lp.regret import RegretLoss, regret, regret_loss
 from setwise.lp.settings import ExteriorNewton, HiGHS, Interior
@@ -22,6 +24,7 @@ __all__ = [
     "CountSketch",
     "Duals",
     "ExteriorNewton",
+    "FenchelYoungLoss",
     "HiGHS",
     "HotStart",
     "ImplicitGradient",
@@ -30,6 +33,7 @@ __all__ = [
     "LPLayer",
     "LinearOperator",
     "LinearProgram",
+    "Oracle",
     "RegretLoss",
     "Residuals",
     "RowSampling",
@@ -39,6 +43,8 @@ __all__ = [
     "SufficientReduction",
     "UnrolledGradient",
     "ValueGradient",
+    "fenchel_young_loss",
+    "perturbed_point",
     "read_mps",
     "reduce_program",
     "regret",

@@ -12,6 +12,9 @@ The loss is
 convex in p, 0 at p = c where z(c) is unique, and never below the regret: c'z(p) <= max_z (c - 2 p)'z + 2 p'z(p), and
 p'z(p) <= p'z(c). The maximum is one more program, with the costs 2 p - c, and the derivative is 2 (z(c) - z(2 p - c)).
 
+What may be decided is a :class:`~setwise.lp.LinearProgram` or an :data:`~setwise.lp.Oracle`, a function from costs to
+minimizers. Over the points of a combinatorial set the loss is that of their convex hull, as is its minimizer.
+
 References: Elmachtoub, Grigas, "Smart Predict, then Optimize", Management Science 2022 (the loss, there SPO+).
 
 >>> import torch
@@ -33,20 +36,20 @@ import torch
 from torch import Tensor, nn
 
 from setwise import _checks
-from setwise.lp.problem import LinearProgram, check_program
-from setwise.lp.solution import LPError
-from setwise.lp.solve import solve
+from setwise.lp.oracle import Oracle, check_feasible_set, check_not_beaten, minimizers, read
+from setwise.lp.problem import LinearProgram
 
 if TYPE_CHECKING:
     from setwise.lp.solve import Solver
 
 REDUCTIONS = ("mean", "sum", "none")
+MIRRORED = "2 * predicted - costs"
 
 
 def regret(
     predicted: Tensor,
     costs: Tensor,
-    program: LinearProgram,
+    program: LinearProgram | Oracle,
     *,
     best: Tensor | None = None,
     solver: Solver | None = None,
@@ -56,7 +59,7 @@ def regret(
     Args:
         predicted: Predicted costs.  # shape: (*batch, n)
         costs: True costs.  # shape: (*batch, n)
-        program: What may be decided; its own ``c`` and ``offset`` do not count.
+        program: What may be decided, a program, whose own ``c`` and ``offset`` do not count, or an oracle.
         best: Optimal points for the true costs, where they are known already.  # shape: (*batch, n)
         solver: A solver, or None to let :func:`~setwise.lp.solve` choose.
 
@@ -66,18 +69,20 @@ def regret(
 
     Raises:
         LPError: When a program has no optimum for the predicted or for the true costs.
+        InputError: When an argument cannot be used, or an oracle's answer is no minimizer.
     """
     with torch.no_grad():
-        predicted, costs, program, best = _read(predicted, costs, program, best)
-        chosen = _point(program, predicted, solver, "predicted")
-        best = _point(program, costs, solver, "costs") if best is None else best
+        program, predicted, costs, best = _read(predicted, costs, program, best, solver)
+        chosen = minimizers(program, predicted, solver, "predicted")
+        if not isinstance(program, LinearProgram):
+            check_not_beaten(program, costs, best, chosen, costs_name="costs", other_name="its answer to `predicted`")
         return (costs * (chosen - best)).sum(-1)
 
 
 def regret_loss(
     predicted: Tensor,
     costs: Tensor,
-    program: LinearProgram,
+    program: LinearProgram | Oracle,
     *,
     best: Tensor | None = None,
     reduction: str = "mean",
@@ -88,8 +93,8 @@ def regret_loss(
     Args:
         predicted: Predicted costs; half precision is computed in the program's.  # shape: (*batch, n)
         costs: True costs.  # shape: (*batch, n)
-        program: What may be decided, a constant; its own ``c`` and ``offset`` do not count. Bounds that keep every
-            variable finite are a good idea: the costs 2 predicted - costs may be any.
+        program: What may be decided, a constant: a program, whose own ``c`` and ``offset`` do not count, or an oracle.
+            Bounds that keep every variable finite are a good idea: the costs 2 predicted - costs may be any.
         best: Optimal points for the true costs. They do not change while a model trains, so to find them once before
             saves half of the work.  # shape: (*batch, n)
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
@@ -100,15 +105,17 @@ def regret_loss(
 
     Raises:
         LPError: When a program has no optimum for the true costs, or for 2 predicted - costs.
+        InputError: When an argument cannot be used, or an oracle's answer is no minimizer: then the loss is negative.
     """
     _checks.one_of("reduction", reduction, REDUCTIONS)
     # Half precision has too few digits for a difference of costs; the loss comes back in float32 at least.
     dtype = torch.promote_types(predicted.dtype, torch.float32) if isinstance(predicted, Tensor) else None
-    predicted, costs, program, best = _read(predicted, costs, program, best)
-    if best is None:
-        best = _point(program, costs, solver, "costs")
+    program, predicted, costs, best = _read(predicted, costs, program, best, solver)
     mirrored = 2 * predicted - costs
-    loss = (mirrored * (best - _point(program, mirrored, solver, "2 * predicted - costs"))).sum(-1)
+    point = minimizers(program, mirrored, solver, MIRRORED)
+    if not isinstance(program, LinearProgram):
+        check_not_beaten(program, mirrored, point, best, costs_name=MIRRORED, other_name="the best point for `costs`")
+    loss = (mirrored * (best - point)).sum(-1)
     if reduction != "none":
         loss = loss.sum() / (max(loss.numel(), 1) if reduction == "mean" else 1)
     return loss.to(dtype)
@@ -118,7 +125,7 @@ class RegretLoss(nn.Module):
     """:func:`regret_loss` as a module: ``loss(predicted, costs, best=None)``.
 
     Args:
-        program: What may be decided; its own ``c`` and ``offset`` do not count.
+        program: What may be decided, a program, whose own ``c`` and ``offset`` do not count, or an oracle.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
         solver: A solver, or None to let :func:`~setwise.lp.solve` choose.
 
@@ -129,9 +136,11 @@ class RegretLoss(nn.Module):
         tensor(1.)
     """
 
-    def __init__(self, program: LinearProgram, *, reduction: str = "mean", solver: Solver | None = None) -> None:
+    def __init__(
+        self, program: LinearProgram | Oracle, *, reduction: str = "mean", solver: Solver | None = None
+    ) -> None:
         super().__init__()
-        check_program("program", program)
+        check_feasible_set("program", program, solver)
         _checks.one_of("reduction", reduction, REDUCTIONS)
         self.program = program
         self.reduction = reduction
@@ -147,36 +156,12 @@ class RegretLoss(nn.Module):
 
 
 def _read(
-    predicted: Tensor, costs: Tensor, program: LinearProgram, best: Tensor | None
-) -> tuple[Tensor, Tensor, LinearProgram, Tensor | None]:
-    """All in the program's dtype, on the device of the predictions; costs of shape (*batch, n)."""
-    check_program("program", program)
-    n = program.variables
+    predicted: Tensor, costs: Tensor, program: LinearProgram | Oracle, best: Tensor | None, solver: Solver | None
+) -> tuple[LinearProgram | Oracle, Tensor, Tensor, Tensor]:
+    """The arguments checked, in one shape, and the best points, found where they are not given."""
     given = {"predicted": predicted, "costs": costs} | ({} if best is None else {"best": best})
-    for name, value in given.items():
-        _checks.is_floating(name, value)
-        if value.dim() == 0 or value.shape[-1] != n:
-            raise _checks.InputError(
-                f"Expected `{name}` to have shape (*batch, {n}), one entry per variable of `program`, but got "
-                f"{tuple(value.shape)}."
-            )
-        _checks.all_finite(name, value)
-    if program.device != predicted.device:
-        program = program.to(device=predicted.device)
-    try:
-        shape = torch.broadcast_shapes(*(value.shape for value in given.values()))
-    except RuntimeError as error:
-        shapes = ", ".join(f"`{name}` {tuple(value.shape)}" for name, value in given.items())
-        raise _checks.InputError(f"Expected shapes that broadcast, but got {shapes}.") from error
-    predicted, costs = (value.to(program.c).expand(shape) for value in (predicted, costs))
-    return predicted, costs, program, None if best is None else best.to(program.c)
-
-
-@torch.no_grad()
-def _point(program: LinearProgram, costs: Tensor, solver: Solver | None, name: str) -> Tensor:
-    """An optimal point, a constant.  # shape: (*batch, n)."""
-    try:
-        return solve(program.replace(c=costs.detach()), solver).primal
-    except LPError as error:
-        error.add_note(f"It was solved with the costs `{name}`; bounds on the variables of `program` keep it bounded.")
-        raise
+    program, tensors = read(program, solver, given)
+    if best is None:
+        tensors.append(minimizers(program, tensors[1], solver, "costs"))
+    predicted, costs, best = tensors
+    return program, predicted, costs, best
