@@ -24,6 +24,7 @@ from setwise import _checks
 from setwise.lp.problem import LinearProgram
 from setwise.lp.solution import LPError
 from setwise.lp.solve import solve
+from setwise.lp.solvers.hot_start import HotStart
 
 if TYPE_CHECKING:
     from setwise.lp.solve import Solver
@@ -95,7 +96,9 @@ def read(
 
 
 @torch.no_grad()
-def minimizers(program: LinearProgram | Oracle, costs: Tensor, solver: Solver | None, name: str) -> Tensor:
+def minimizers(
+    program: LinearProgram | Oracle, costs: Tensor, solver: Solver | None, name: str, memory: HotStart | None = None
+) -> Tensor:
     """A minimizer for each cost vector, a constant.
 
     Args:
@@ -103,6 +106,7 @@ def minimizers(program: LinearProgram | Oracle, costs: Tensor, solver: Solver | 
         costs: In the dtype and on the device of the result.  # shape: (*batch, n)
         solver: For a program.
         name: What the costs are, for errors.
+        memory: What the solver keeps between calls.
 
     Returns:
         The minimizers.  # shape: (*batch, n)
@@ -110,7 +114,7 @@ def minimizers(program: LinearProgram | Oracle, costs: Tensor, solver: Solver | 
     costs = costs.detach()
     try:
         if isinstance(program, LinearProgram):
-            return solve(program.replace(c=costs), solver).primal
+            return solve(program.replace(c=costs), solver, memory=memory).primal
         if costs.numel() == 0:
             return costs.clone()
         # A copy, since an oracle that works in place must not change the costs of the caller.

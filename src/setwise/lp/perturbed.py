@@ -41,6 +41,7 @@ from setwise import _checks
 from setwise.lp.oracle import Oracle, check_feasible_set, check_not_beaten, minimizers, read
 from setwise.lp.problem import LinearProgram
 from setwise.lp.regret import REDUCTIONS
+from setwise.lp.solvers.hot_start import HotStart
 
 if TYPE_CHECKING:
     from setwise.lp.solve import Solver
@@ -58,6 +59,7 @@ def fenchel_young_loss(
     reduction: str = "mean",
     generator: torch.Generator | None = None,
     solver: Solver | None = None,
+    memory: HotStart | None = None,
 ) -> Tensor:
     """The perturbed Fenchel-Young loss of predicted costs and the decisions that were best.
 
@@ -75,6 +77,7 @@ def fenchel_young_loss(
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
         generator: Of the noise, on the CPU; by default torch's own. The noise is the same on every device.
         solver: A solver, or None to let :func:`~setwise.lp.solve` choose.
+        memory: What the solver keeps between calls over the same program, see :func:`~setwise.lp.solve`.
 
     Returns:
         A scalar, or the loss of each program for ``"none"``; 0 for a batch of none. Its expectation is p'y - F(p).
@@ -91,7 +94,7 @@ def fenchel_young_loss(
     program, (predicted, best) = read(program, solver, {"predicted": predicted, "best": best})
     best = best.detach()
     perturbed = predicted + sigma * _noise(program, predicted, samples, generator)  # shape: (samples, *batch, n)
-    points = minimizers(program, perturbed, solver, PERTURBED)
+    points = minimizers(program, perturbed, solver, PERTURBED, memory)
     check_not_beaten(program, perturbed, points, best, costs_name=PERTURBED, other_name="`best`")
     loss = (perturbed * (best - points)).sum(-1).mean(0)
     if reduction != "none":
@@ -195,6 +198,7 @@ class FenchelYoungLoss(nn.Module):
         self.seed = seed
         self.solver = solver
         self._generator = torch.Generator().manual_seed(seed)
+        self._memory = HotStart()
 
     def forward(self, predicted: Tensor, best: Tensor) -> Tensor:
         """The loss of one batch; see :func:`fenchel_young_loss`."""
@@ -207,6 +211,7 @@ class FenchelYoungLoss(nn.Module):
             reduction=self.reduction,
             generator=self._generator if self.training else torch.Generator().manual_seed(self.seed),
             solver=self.solver,
+            memory=self._memory,
         )
 
     def get_extra_state(self) -> Tensor:

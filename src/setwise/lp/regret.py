@@ -38,6 +38,7 @@ from torch import Tensor, nn
 from setwise import _checks
 from setwise.lp.oracle import Oracle, check_feasible_set, check_not_beaten, minimizers, read
 from setwise.lp.problem import LinearProgram
+from setwise.lp.solvers.hot_start import HotStart
 
 if TYPE_CHECKING:
     from setwise.lp.solve import Solver
@@ -87,6 +88,7 @@ def regret_loss(
     best: Tensor | None = None,
     reduction: str = "mean",
     solver: Solver | None = None,
+    memory: HotStart | None = None,
 ) -> Tensor:
     """The convex upper bound of :func:`regret`.
 
@@ -99,6 +101,7 @@ def regret_loss(
             saves half of the work.  # shape: (*batch, n)
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
         solver: A solver, or None to let :func:`~setwise.lp.solve` choose.
+        memory: What the solver keeps between calls over the same program, see :func:`~setwise.lp.solve`.
 
     Returns:
         A scalar, or the loss of each program for ``"none"``; 0 for a batch of none.
@@ -110,9 +113,9 @@ def regret_loss(
     _checks.one_of("reduction", reduction, REDUCTIONS)
     # Half precision has too few digits for a difference of costs; the loss comes back in float32 at least.
     dtype = torch.promote_types(predicted.dtype, torch.float32) if isinstance(predicted, Tensor) else None
-    program, predicted, costs, best = _read(predicted, costs, program, best, solver)
+    program, predicted, costs, best = _read(predicted, costs, program, best, solver, memory)
     mirrored = 2 * predicted - costs
-    point = minimizers(program, mirrored, solver, MIRRORED)
+    point = minimizers(program, mirrored, solver, MIRRORED, memory)
     if not isinstance(program, LinearProgram):
         check_not_beaten(program, mirrored, point, best, costs_name=MIRRORED, other_name="the best point for `costs`")
     loss = (mirrored * (best - point)).sum(-1)
@@ -122,7 +125,7 @@ def regret_loss(
 
 
 class RegretLoss(nn.Module):
-    """:func:`regret_loss` as a module: ``loss(predicted, costs, best=None)``.
+    """:func:`regret_loss` as a module: ``loss(predicted, costs, best=None)``. It keeps HiGHS's model between calls.
 
     Args:
         program: What may be decided, a program, whose own ``c`` and ``offset`` do not count, or an oracle.
@@ -145,10 +148,19 @@ class RegretLoss(nn.Module):
         self.program = program
         self.reduction = reduction
         self.solver = solver
+        self._memory = HotStart()
 
     def forward(self, predicted: Tensor, costs: Tensor, best: Tensor | None = None) -> Tensor:
         """The loss of one batch; see :func:`regret_loss`."""
-        return regret_loss(predicted, costs, self.program, best=best, reduction=self.reduction, solver=self.solver)
+        return regret_loss(
+            predicted,
+            costs,
+            self.program,
+            best=best,
+            reduction=self.reduction,
+            solver=self.solver,
+            memory=self._memory,
+        )
 
     def extra_repr(self) -> str:
         """The settings, for ``print(model)``."""
@@ -156,12 +168,17 @@ class RegretLoss(nn.Module):
 
 
 def _read(
-    predicted: Tensor, costs: Tensor, program: LinearProgram | Oracle, best: Tensor | None, solver: Solver | None
+    predicted: Tensor,
+    costs: Tensor,
+    program: LinearProgram | Oracle,
+    best: Tensor | None,
+    solver: Solver | None,
+    memory: HotStart | None = None,
 ) -> tuple[LinearProgram | Oracle, Tensor, Tensor, Tensor]:
     """The arguments checked, in one shape, and the best points, found where they are not given."""
     given = {"predicted": predicted, "costs": costs} | ({} if best is None else {"best": best})
     program, tensors = read(program, solver, given)
     if best is None:
-        tensors.append(minimizers(program, tensors[1], solver, "costs"))
+        tensors.append(minimizers(program, tensors[1], solver, "costs", memory))
     predicted, costs, best = tensors
     return program, predicted, costs, best

@@ -13,7 +13,9 @@ with ``form.xp`` the library at work.
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
 
 import numpy as np
@@ -142,10 +144,10 @@ class StandardForm:
             return y @ matrix[0]
         return (y[:, None, :] @ matrix)[:, 0]
 
-    @staticmethod
-    def magnitude(matrix: AnyArray) -> AnyArray:
-        """The matrix with absolute entries."""
-        return abs(matrix)
+    @cached_property
+    def magnitudes(self) -> tuple[AnyArray, AnyArray]:
+        """A and E with absolute entries."""
+        return abs(self.A), abs(self.E)
 
     @staticmethod
     def squares(matrix: AnyArray, weight: AnyArray) -> AnyArray:
@@ -212,7 +214,9 @@ class StandardForm:
         """The same system with the costs of another problem."""
         count, n = self.c.shape
         c = problem.c.detach().to(torch.float64).expand(*problem.batch_shape, n).reshape(count, n)
-        return replace(self, c=c if isinstance(self.c, Tensor) else c.numpy())
+        other = copy.copy(self)  # with what is cached, none of which depends on costs
+        object.__setattr__(other, "c", c if isinstance(self.c, Tensor) else c.numpy())
+        return other
 
     def replaced(self, **parts: AnyArray) -> Self:
         """The same programs with other costs or sides."""
@@ -258,6 +262,7 @@ class StandardForm:
         zero = self.xp.zeros_like(point.x)
         return Duals(rows, point.y, zero if lower is None else lower, zero if upper is None else upper)
 
+    @cached_property
     def bounds(self) -> tuple[AnyArray, AnyArray]:
         """Lower and upper bounds, infinite where there are none.  # shape: (batch, n) each."""
         xp = self.xp
@@ -269,14 +274,13 @@ class StandardForm:
 
     def sizes_of(self, x: AnyArray) -> tuple[AnyArray, AnyArray]:
         """|G| |x| and |E| |x|.  # shape: (batch, k), (batch, p)."""
-        x = abs(x)
-        rows = self.with_bounds(self.times(self.magnitude(self.A), x), x, x) * self.mask
-        return rows, self.times(self.magnitude(self.E), x)
+        x, (A, E) = abs(x), self.magnitudes
+        return self.with_bounds(self.times(A, x), x, x) * self.mask, self.times(E, x)
 
     def sizes_back(self, z: AnyArray, y: AnyArray) -> AnyArray:
         """|G|' |z| + |E|' |y|.  # shape: (batch, n)."""
-        rows, lower, upper = self.split(abs(z))
-        total = self.back(self.magnitude(self.A), rows) + self.back(self.magnitude(self.E), abs(y))
+        (rows, lower, upper), (A, E) = self.split(abs(z)), self.magnitudes
+        total = self.back(A, rows) + self.back(E, abs(y))
         for part in (lower, upper):
             if part is not None:
                 total = total + part
@@ -293,6 +297,7 @@ class StandardForm:
             result[inside] = largest(chosen * weights[inside])
         return result
 
+    @cached_property
     def peaks(self) -> tuple[AnyArray, AnyArray, AnyArray]:
         """Largest entries of the rows of G, the rows of E and the columns of both.  # shape: (batch, k), ..., n)."""
         xp, ones = self.xp, self.xp.ones_like(self.c)

@@ -114,12 +114,13 @@ def _unit(*parts: Tensor) -> float:
 
     Numbers that are 0 or infinite have no size.
     """
-    sizes = [part.detach().to(torch.float64).abs().reshape(-1) for part in parts]
-    sizes = [part[(part > 0) & (part < torch.inf)] for part in sizes]
-    sizes = [part for part in sizes if part.numel()]
-    if not sizes:
+    low, high = math.inf, 0.0
+    for part in parts:
+        sizes = np.abs(part.numpy(force=True))
+        sizes = sizes[(sizes > 0) & (sizes < math.inf)]
+        low, high = min(low, sizes.min(initial=math.inf)), max(high, sizes.max(initial=0.0))
+    if not high:
         return 1.0
-    low, high = min(float(part.min()) for part in sizes), max(float(part.max()) for part in sizes)
     low, high = round(math.log2(low)), round(math.log2(high))
     return 2.0 ** (high if high < -tol.USUAL_BITS else low if low > tol.USUAL_BITS else 0)
 

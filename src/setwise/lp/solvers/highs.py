@@ -118,7 +118,7 @@ class _Batch:
     def __init__(
         self, settings: HiGHS, problem: LinearProgram, max_steps: int | None, level: float, memory: HotStart
     ) -> None:
-        self.settings, self.problem, self.memory = settings, problem, memory
+        self.settings, self.problem = settings, problem
         self.highspy, self.max_steps = _checks.extra("highspy", "lp"), max_steps
         self.tolerance = min(max(level, tol.HIGHS_LEAST_TOLERANCE), tol.HIGHS_MOST_TOLERANCE)
         self.one_matrix = memory.knows(problem) or (
@@ -129,10 +129,10 @@ class _Batch:
         if self.one_matrix:
             memory.open(problem, (settings, self.tolerance, max_steps))
             memory.sides = sides
+        self.memory = memory if self.one_matrix else HotStart()  # a model of many matrices is of no use later
         self.sides, count = sides, problem.batch_shape.numel()
         self.form = form = sides.form.with_costs(problem)
-        parts = zip(as_numpy(form.c), sides.low, sides.high, sides.lower, sides.upper, strict=True)
-        self.programs = [Program(*part) for part in parts]
+        self.programs = [Program(c, *rest) for c, rest in zip(as_numpy(form.c), sides.each, strict=True)]
         self.outcome = Outcome.of(form)
         self.x, self.y = np.zeros((count, problem.variables)), np.zeros((count, sides.high.shape[1]))
         self.bases: list[Any] = [None] * count  # to start from
@@ -183,8 +183,8 @@ class _Batch:
     def solution(self, level: float) -> Solution:
         """What was found, verified."""
         form, sides, m = self.form, self.sides, self.problem.inequalities
-        x = np.minimum(np.maximum(np.nan_to_num(self.x), sides.lower), sides.upper)
-        y = np.nan_to_num(self.y)
+        x, y = (part if np.isfinite(part).all() else np.nan_to_num(part) for part in (self.x, self.y))
+        x = np.minimum(np.maximum(x, sides.lower), sides.upper)
         x, y_eq = self._canonical(x, y[:, m:])
         rows = np.where(np.isfinite(sides.high[:, :m]), y[:, :m].clip(0), 0.0)
         z, y_eq = self._like(self._padded(rows)), self._like(y_eq)
@@ -225,13 +225,13 @@ class _Batch:
         memory = self.memory
         if worker not in memory.models:
             memory.models[worker] = Model(self.highspy, self._options())
-        rows = memory.rows if self.one_matrix else None
-        if rows is None:
-            rows = self._rows(k)
-        if self.one_matrix:
-            memory.rows = rows
-        memory.models[worker].open(rows)
-        return memory.models[worker]
+        model = memory.models[worker]
+        if not self.one_matrix:
+            model.open(self._rows(k))
+        elif model.rows is not memory.rows or memory.rows is None:
+            memory.rows = memory.rows or self._rows(k)
+            model.open(memory.rows)
+        return model
 
     def _rows(self, k: int) -> Rows:
         if self.problem.is_dense and self.form.xp is np:
@@ -264,16 +264,16 @@ class _Batch:
     ) -> int | None:
         """One attempt after the other until HiGHS is sure."""
         for attempt in attempts:
-            limits: Options = {}
-            if self.max_steps is not None:
-                left = max(0, self.max_steps - int(self.outcome.steps[k]))
-                limits = {f"{kind}_iteration_limit": left for kind in ("simplex", "ipm", "pdlp")}
-            code, steps = model.run(program, attempt | limits, basis)
+            code, steps = model.run(program, attempt if self.max_steps is None else attempt | self._limits(k), basis)
             self.outcome.steps[k] += steps
             if code is not None:
                 return code
             basis = None
         return None
+
+    def _limits(self, k: int) -> Options:
+        left = max(0, cast("int", self.max_steps) - int(self.outcome.steps[k]))
+        return {f"{kind}_iteration_limit": left for kind in ("simplex", "ipm", "pdlp")}
 
     def _decide(self, k: int, model: Model) -> int:
         """Settle by the auxiliary programs what HiGHS left open."""

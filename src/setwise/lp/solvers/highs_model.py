@@ -110,10 +110,12 @@ class Model:
         for name, value in attempt.items():
             self._set(name, value)
         self.solver.run()
-        for name in attempt.keys() & _USUAL.keys():  # the others are limits, which every attempt sets anew
-            self._set(name, self.options.get(name, _USUAL[name]))
-        info = self.solver.getInfo()
-        steps = sum(max(0, int(getattr(info, name))) for name in _ITERATIONS)
+        for name in attempt:
+            if name in _USUAL:  # the others are limits, which every attempt sets anew
+                self._set(name, self.options.get(name, _USUAL[name]))
+        # One value at a time costs less than all of them; the simplex method counts in the first.
+        names = _ITERATIONS[:1] if self.options["solver"] in ("simplex", "choose") else _ITERATIONS
+        steps = sum(max(0, self.solver.getInfoValue(name)[1]) for name in names)
         return self.codes.get(self.solver.getModelStatus()), steps
 
     def point(self) -> tuple[Array, Array]:
@@ -151,11 +153,10 @@ class Model:
                     "Expected a program that HiGHS accepts: matrix entries below 1e15, sides below 1e20."
                 )
             return
-        if not _same(now.c, program.c):
-            solver.changeColsCost(n, self.places[:n], program.c)
-        if not (_same(now.lower, program.lower) and _same(now.upper, program.upper)):
+        solver.changeColsCost(n, self.places[:n], program.c)
+        if not (now.lower is program.lower and now.upper is program.upper):
             solver.changeColsBounds(n, self.places[:n], program.lower, program.upper)
-        if not (_same(now.high, program.high) and _same(now.low, program.low)):
+        if not (now.low is program.low and now.high is program.high):
             solver.changeRowsBounds(m, self.places[:m], program.low, program.high)
 
     def _lp(self, program: Program) -> Any:
@@ -170,10 +171,6 @@ class Model:
         lp.a_matrix_.start_, lp.a_matrix_.index_ = starts.astype(np.int32), self.rows.column.astype(np.int32)
         lp.a_matrix_.value_ = self.rows.value
         return lp
-
-
-def _same(one: Array, other: Array) -> bool:
-    return one is other or np.array_equal(one, other)
 
 
 def elastic_rows(program: Program, rows: Rows) -> Rows:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from threading import Lock
 from typing import Any, NamedTuple
 
@@ -64,13 +63,13 @@ class HotStart:
 
     def sides_of(self, problem: LinearProgram) -> Sides:
         """Sides and bounds of the programs in the order of HiGHS, read again where they are others."""
-        if self.sides is None or not self.sides.stamp.fits(problem):
+        if self.sides is None or not self.sides.fit(problem):
             self.sides = Sides.of(problem)
         return self.sides
 
     def is_in_usual_units(self, problem: LinearProgram) -> bool:
         """Whether the last call has found the same matrices and sides in units that need no scaling."""
-        return self.sides is not None and self.sides.usual and self.knows(problem) and self.sides.stamp.fits(problem)
+        return self.knows(problem) and self.sides is not None and self.sides.usual and self.sides.fit(problem)
 
     def starts(self, count: int) -> list[Any]:
         """A basis, or None, for each program of a batch."""
@@ -93,19 +92,23 @@ class Stamp:
     """Some fields of a program, by which they are known again as long as nobody changes them."""
 
     def __init__(self, problem: LinearProgram, names: tuple[str, ...]) -> None:
-        self.names, self.batch = names, problem.batch_shape
-        self.parts = [getattr(problem, name) for name in names]
+        self.names, self.parts = names, [getattr(problem, name) for name in names]
         self.versions = [_version(part) for part in self.parts]
 
     def fits(self, problem: LinearProgram) -> bool:
         """Whether these are the fields of a program."""
-        same = all(part is getattr(problem, name) for name, part in zip(self.names, self.parts, strict=True))
+        same = all(_is_same(part, getattr(problem, name)) for name, part in zip(self.names, self.parts, strict=True))
         return same and self.versions == [_version(part) for part in self.parts]
 
 
-def _version(part: Matrix) -> int | float:
-    """How often a tensor was changed in place; not a number, which equals nothing, where that is not known."""
-    return part._version if isinstance(part, Tensor) and not part.is_inference() else math.nan  # noqa: SLF001
+def _is_same(part: Matrix, other: Matrix) -> bool:
+    """Whether two fields are one object, or matrices without rows, of which a program makes a new one each time."""
+    return part is other or (tuple(part.shape) == tuple(other.shape) and part.shape[-2:-1] == (0,))
+
+
+def _version(part: Matrix) -> object:
+    """How often a tensor was changed in place; an object that equals no other where that is not known."""
+    return part._version if isinstance(part, Tensor) and not part.is_inference() else object()  # noqa: SLF001
 
 
 class Sides(NamedTuple):
@@ -117,20 +120,32 @@ class Sides(NamedTuple):
     high: Array  # shape: (batch, rows)
     lower: Array  # shape: (batch, n)
     upper: Array  # shape: (batch, n)
+    each: list[tuple[Array, ...]]  # these four of each program, the same objects where all have the same
     crossed: list[int]  # a variable whose bounds exclude each other, or -1
     usual: bool  # whether all is in units that need no scaling
+
+    def fit(self, problem: LinearProgram) -> bool:
+        """Whether these are the sides of a batch."""
+        return len(self.each) == problem.batch_shape.numel() and self.stamp.fits(problem)
 
     @classmethod
     def of(cls, problem: LinearProgram) -> Sides:
         """Those of a batch."""
         form = form_to_verify(problem)
-        lower, upper = (as_numpy(part) for part in form.bounds())
+        lower, upper = (as_numpy(part) for part in form.bounds)
         side = np.where(as_numpy(form.mask) > 0, as_numpy(form.h), np.inf)[:, : problem.inequalities]
         low, high = (np.concatenate([part, as_numpy(form.e)], 1) for part in (np.full_like(side, -np.inf), side))
         wrong = lower > upper
         crossed = np.where(wrong.any(1), wrong.argmax(1), -1).tolist()
         stamp = Stamp(problem, ("A", "A_eq", "b", "b_eq", "lower", "upper"))
-        return cls(stamp, form, low, high, lower, upper, crossed, False)
+        parts = (low, high, lower, upper)
+        each = list(zip(*map(_rows, parts), strict=True))
+        return cls(stamp, form, *parts, each, crossed, usual=False)
+
+
+def _rows(part: Array) -> list[Array]:
+    """The rows of an array, a single object where all are equal."""
+    return [part[0]] * len(part) if len(part) and (part == part[:1]).all() else list(part)
 
 
 def as_numpy(value: AnyArray) -> Array:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple, Self, cast
 
 import torch
@@ -170,10 +171,10 @@ class MatrixFreeForm(StandardForm):
         """The transposed matrix times vectors.  # shape: (batch, n)."""
         return matrix.back(y)
 
-    @staticmethod
-    def magnitude(matrix: Products) -> Any:
-        """The matrix with absolute entries; for an operator the roots of sums of squares."""
-        return _Magnitude(matrix)
+    @cached_property
+    def magnitudes(self) -> tuple[Any, Any]:
+        """A and E with absolute entries; for an operator the roots of sums of squares."""
+        return _Magnitude(self.A), _Magnitude(self.E)
 
     @staticmethod
     def squares(matrix: Any, weight: Any) -> Any:
@@ -195,6 +196,7 @@ class MatrixFreeForm(StandardForm):
         rows: Tensor = self.with_bounds(self.A.squares(weight**2).sqrt(), weight, weight)
         return rows[element, row]
 
+    @cached_property
     def peaks(self) -> tuple[Tensor, Tensor, Tensor]:
         """Norms of the rows of G, the rows of E and the columns, in the place of their largest entries."""
         ones = torch.ones_like(self.c)

@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from setwise.lp.problem import LinearProgram
@@ -109,41 +110,40 @@ def to_solution(
 
     Farkas multipliers add up to 0 <= -1, along rays the cost falls by 1; they are zeros where there are none.
     """
-    batch, xp, point = problem.batch_shape, form.xp, outcome.point
-    device = problem.device
-
-    def shaped(part: AnyArray) -> Tensor:
-        return torch.as_tensor(part, device=device).reshape((*batch, *part.shape[1:]))
-
-    def certificate(kind: int, size: AnyArray, parts: Point) -> Point:
-        here = torch.as_tensor(outcome.code == kind, device=device) if xp is torch else outcome.code == kind
-        scale = (here / xp.where(here, size, 1.0))[:, None]
-        return Point(*(xp.where(here[:, None], part * scale, 0.0) for part in parts))
-
-    zero, value = form.zero(), dot(form.c, point.x)
-    farkas, ray = zero, zero.x
-    if (outcome.code == INFEASIBLE).any():
-        price = -(dot(form.h, outcome.proof.z) + dot(form.e, outcome.proof.y))
-        farkas = certificate(INFEASIBLE, price, outcome.proof)._replace(x=zero.x)
-    if (outcome.code == UNBOUNDED).any():
-        ray = certificate(UNBOUNDED, -dot(form.c, outcome.proof.x), outcome.proof).x
-    value = shaped(value) + problem.offset.detach().to(torch.float64)
-    for kind, limit in ((INFEASIBLE, torch.inf), (UNBOUNDED, -torch.inf)):
-        if (outcome.code == kind).any():
-            value = torch.where(torch.as_tensor(outcome.code == kind, device=device).reshape(batch), limit, value)
+    xp, batch, point, proof, code = form.xp, problem.batch_shape, outcome.point, outcome.proof, outcome.code
+    value = dot(form.c, point.x)
+    for kind, limit in ((INFEASIBLE, xp.inf), (UNBOUNDED, -xp.inf)):
+        value[code == kind] = limit
+    price, fall = -dot(form.h, proof.z) - dot(form.e, proof.y), -dot(form.c, proof.x)
+    farkas = Point(proof.x, *(_divided(xp, part, price, code == INFEASIBLE) for part in (proof.z, proof.y)))
+    ray = _divided(xp, proof.x, fall, code == UNBOUNDED)
+    parts = (point.x, ray, *form.duals(point), *form.duals(farkas), xp.stack([value, *result], -1))
+    # One tensor, taken apart, costs less than many.
+    sizes = [part.shape[-1] for part in parts]
+    whole = torch.as_tensor(xp.concatenate(parts, -1)).reshape(*batch, sum(sizes))
+    x, ray, *duals, numbers = whole.split(sizes, -1)
+    value, primal, dual, gap = numbers.unbind(-1)
     return Solution(
-        value=value,
-        primal=shaped(point.x),
-        dual=Duals(*map(shaped, form.duals(point))),
-        status=STATUS[outcome.code.reshape(tuple(batch))],
-        primal_residual=shaped(result.primal),
-        dual_residual=shaped(result.dual),
-        gap=shaped(result.gap),
-        steps=shaped(outcome.steps),
-        farkas=Duals(*map(shaped, form.duals(farkas))),
-        ray=shaped(ray),
+        value=value + problem.offset.detach().to(torch.float64),
+        primal=x,
+        dual=Duals(*duals[:4]),
+        status=STATUS[code.reshape(tuple(batch))],
+        primal_residual=primal,
+        dual_residual=dual,
+        gap=gap,
+        steps=torch.as_tensor(outcome.steps, device=problem.device).reshape(batch),
+        farkas=Duals(*duals[4:]),
+        ray=ray,
         solver=solver,
     )
+
+
+def _divided(xp: Any, part: AnyArray, size: AnyArray, where: NDArray[np.bool_]) -> AnyArray:
+    """A certificate divided by its size where there is one, zeros elsewhere.  # shape: (batch, k)."""
+    if not where.any():
+        return xp.zeros_like(part)
+    here = torch.as_tensor(where, device=part.device) if isinstance(part, Tensor) else where
+    return xp.where(here[:, None], part / xp.where(here, size, 1.0)[:, None], 0.0)
 
 
 def _array(value: AnyArray) -> AnyArray:
@@ -153,7 +153,7 @@ def _array(value: AnyArray) -> AnyArray:
 def on_bounds(form: StandardForm, point: Point) -> Point:
     """The points moved into their bounds, and onto those that pay where only rounding is between."""
     xp, x = form.xp, point.x
-    lower, upper = form.bounds()
+    lower, upper = form.bounds
     duals = form.duals(point)
     near = tol.BOUND_NOISE * largest(x)[:, None]
     for side, price in ((lower, duals.lower), (upper, duals.upper)):
@@ -173,7 +173,7 @@ def residuals(form: StandardForm, point: Point, *, charged: bool = True) -> Resi
     xp = form.xp
     x, z, y = point
     sizes, sizes_eq = form.sizes_of(x)  # |G| |x| and |E| |x|
-    peaks, peaks_eq, columns = form.peaks()
+    peaks, peaks_eq, columns = form.peaks
     side, side_eq, cost = abs(form.h), abs(form.e), abs(form.c)
     every = xp.concatenate([side, side_eq], -1) if side_eq.shape[-1] else side
     unit = _unit(xp, every)
@@ -221,7 +221,7 @@ def _charge(form: StandardForm, x: AnyArray, left: AnyArray, terms: AnyArray, le
     if not bool((left != 0).any()):
         return total.sum(-1)
     far = largest(x)[:, None]
-    for side, sign in zip(form.bounds(), (1, -1), strict=True):
+    for side, sign in zip(form.bounds, (1, -1), strict=True):
         room = xp.where(xp.isfinite(side), (sign * (x - side)).clip(0), far)
         total = total + room * (sign * left).clip(0)
     return total.sum(-1)
@@ -250,7 +250,7 @@ def kept_ray(form: StandardForm, x: AnyArray) -> AnyArray:
     """A direction without what rounding has left of it across a bound.  # shape: (batch, n)."""
     xp = form.xp
     small = tol.RAY_KEEPS * largest(x)[:, None]
-    for side, sign in zip(form.bounds(), (1, -1), strict=True):
+    for side, sign in zip(form.bounds, (1, -1), strict=True):
         x = xp.where(xp.isfinite(side) & (sign * x < 0) & (abs(x) <= small), 0.0, x)
     return x
 
@@ -264,7 +264,7 @@ def completed(form: StandardForm, z: AnyArray, y: AnyArray, cost: AnyArray | Non
     xp = form.xp
     z = z * 1
     _, low, high = form.split(z)
-    lower, upper = form.bounds()
+    lower, upper = form.bounds
     both = 0.0 * form.c
     if low is not None and high is not None:
         both = xp.where(lower > upper, xp.minimum(low, high), 0.0)
