@@ -14,7 +14,7 @@ from torch import Tensor
 
 from setwise.lp import LinearProgram, SmoothedGradient, solve
 from setwise.lp.solvers.exterior_newton import minimize_penalty
-from setwise.lp.standard_form import Point, StandardForm
+from setwise.lp.standard_form import StandardForm
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
@@ -33,10 +33,8 @@ def polygon(angle: Tensor) -> LinearProgram:
 
 def minimizer(problem: LinearProgram, penalty: float) -> Tensor:
     """The minimizer of Mangasarian's function.  # shape: (batch, 2)."""
-    form = StandardForm.of(problem)
-    return minimize_penalty(
-        form, Point(torch.zeros_like(form.c), torch.zeros_like(form.h), torch.zeros_like(form.e)), penalty
-    )
+    form = StandardForm.of(problem, tensors=True)
+    return minimize_penalty(form, form.zero(), penalty)
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from setwise.lp import HiGHS, Interior, LinearProgram, Solution, Status, solve
-from setwise.lp.presolve.reductions import DependentRows, LinealitySpace
+from setwise.lp.presolve.reductions import DependentRows, LinealitySpace, shared
 from setwise.lp.solution import Duals
 from support.certificates import assert_farkas, assert_ray
 from support.programs import grid, of_any_kind, shortest_paths, zero_at_best
@@ -83,7 +83,7 @@ def test_large_costs_whose_best_value_is_0() -> None:
 
 def test_dependent_equalities_are_left_out_and_get_the_least_multipliers() -> None:
     program = shortest_paths(1, 4)
-    dependent = DependentRows.analyze(program, 1e-9)
+    dependent = DependentRows.of(shared(program.A_eq))
     assert dependent is not None
     assert len(dependent.kept) == 24
     solution = solve(program)

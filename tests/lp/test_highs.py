@@ -16,7 +16,9 @@ from setwise._checks import InputError
 from setwise.lp import LinearProgram, solve
 from setwise.lp.settings import HiGHS
 from setwise.lp.solution import Status
-from setwise.lp.solvers.highs import _ATTEMPTS, _Runner
+from setwise.lp.solvers.highs import _ATTEMPTS
+from setwise.lp.solvers.highs_model import Model
+from setwise.lp.solvers.outcome import OPTIMAL
 from support.certificates import assert_farkas, assert_optimal, assert_ray, dense
 
 INF = math.inf
@@ -172,35 +174,35 @@ def test_random_programs_without_optimum(seed: int) -> None:
 @pytest.mark.parametrize("name", [*INFEASIBLE, *UNBOUNDED])
 def test_the_auxiliary_programs_decide_alone(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     program = (INFEASIBLE | UNBOUNDED)[name]
-    run = _Runner._run
+    run = Model.run
 
-    def unsure(self: _Runner, *args: Any) -> Any:
-        end = run(self, *args)
-        return end if end.status is Status.OPTIMAL else end._replace(status=None, farkas=None, ray=None)
+    def unsure(self: Model, *args: Any, **options: Any) -> Any:
+        code, steps = run(self, *args, **options)
+        return (code if code == OPTIMAL else None), steps
 
-    monkeypatch.setattr(_Runner, "_run", unsure)
+    monkeypatch.setattr(Model, "run", unsure)
     solution = HiGHS().run(program)
     (assert_farkas if name in INFEASIBLE and program is INFEASIBLE[name] else assert_ray)(program, solution)
 
 
 def test_an_unsure_run_is_repeated_with_the_primal_simplex_method(monkeypatch: pytest.MonkeyPatch) -> None:
     tried = []
-    run = _Runner._run
+    run = Model.run
 
-    def unsure(self: _Runner, model: Any, attempt: Any, first: Any, spent: int) -> Any:
+    def unsure(self: Model, program: Any, attempt: Any, *options: Any) -> Any:
         tried.append(attempt)
-        end = run(self, model, attempt, first, spent)
-        return end if attempt == _ATTEMPTS[-1] else end._replace(status=None)
+        code, steps = run(self, program, attempt, *options)
+        return (code if attempt == _ATTEMPTS[-1] else None), steps
 
-    monkeypatch.setattr(_Runner, "_run", unsure)
+    monkeypatch.setattr(Model, "run", unsure)
     program = draw(0)
     assert_optimal(program, HiGHS().run(program))
     assert tried == list(_ATTEMPTS)
 
 
 def test_where_nothing_decides_it_is_an_iteration_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    run = _Runner._run
-    monkeypatch.setattr(_Runner, "_run", lambda self, *args: run(self, *args)._replace(status=None))
+    run = Model.run
+    monkeypatch.setattr(Model, "run", lambda *args, **options: (None, run(*args, **options)[1]))
     assert HiGHS().run(draw(0)).status is Status.ITERATION_LIMIT
 
 

@@ -118,7 +118,7 @@ def test_sparse_matrices_without_equalities_are_sketched(kind: type[RowSampling]
 
 @pytest.mark.parametrize("kind", ROWS)
 def test_a_sketch_of_all_active_rows_is_newtons_direction_and_a_smaller_one_is_not(kind: type[RowSampling]) -> None:
-    form = StandardForm.of(tall(0, 3))
+    form = StandardForm.of(tall(0, 3), tensors=True)
     active = torch.cat([torch.arange(150) % 3 == 0, torch.zeros(5, dtype=torch.bool)]).expand(3, -1)
     right = normal(3, 5)
     exact = Dense().bind(form, 1e-3)(active, right)
@@ -133,7 +133,7 @@ def test_a_sketch_of_all_active_rows_is_newtons_direction_and_a_smaller_one_is_n
 
 @pytest.mark.parametrize("kind", ROWS)
 def test_the_sketched_hessian_is_right_on_average(kind: type[RowSampling]) -> None:
-    form = StandardForm.of(tall(0, 1))
+    form = StandardForm.of(tall(0, 1), tensors=True)
     rows = torch.ones(1, 150, dtype=torch.bool)
     total = torch.zeros(5, 5, dtype=DOUBLE)
     for seed in range(400):
@@ -146,7 +146,7 @@ def test_the_sketched_hessian_is_right_on_average(kind: type[RowSampling]) -> No
 
 def test_a_reduced_subspace_is_newtons_direction_when_it_is_the_whole() -> None:
     problem, x, y = ranking(4)
-    form = StandardForm.of(problem)
+    form = StandardForm.of(problem, tensors=True)
     active = (torch.arange(form.h.shape[1]) % 2 == 0).unsqueeze(0) & (form.mask > 0)
     right = normal(1, problem.variables)
     exact = Dense().bind(form, 1e-3)(active, right)

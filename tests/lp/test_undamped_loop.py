@@ -125,7 +125,7 @@ def test_ours_reaches_the_optimum_from_where_the_loop_does_not(kind: str, scale:
 
 def test_the_f_score_program_has_more_active_rows_than_their_rank() -> None:
     problem = f_scores(6)
-    form = StandardForm.of(problem)
+    form = StandardForm.of(problem, tensors=True)
     primal = solve(problem).primal
     for k in range(6):
         active = (form.h - form.G(primal))[k].abs() <= 1e-9
@@ -136,7 +136,7 @@ def test_the_f_score_program_has_more_active_rows_than_their_rank() -> None:
 
 
 def test_a_loop_that_does_not_converge_on_the_f_score_program_goes_in_circles() -> None:
-    form = StandardForm.of(f_scores(10))
+    form = StandardForm.of(f_scores(10), tensors=True)
     y = normal(torch.Generator().manual_seed(2), 10, 21)
     path = []
     for _ in range(100):

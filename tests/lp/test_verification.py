@@ -21,12 +21,25 @@ from setwise.lp import (
     UnrolledGradient,
     solve,
 )
-from setwise.lp.presolve.equilibration import Equilibration, capped
+from setwise.lp.presolve.equilibration import Equilibration
 from setwise.lp.solve import Solver
-from setwise.lp.solvers.residuals import residuals, residuals_of_one
-from setwise.lp.solvers.status import verify
-from setwise.lp.standard_form import Point, Program, StandardForm
-from support.programs import FEASIBLE, dense, normal, uniform
+from setwise.lp.solvers import interior_point
+from setwise.lp.solvers.matrix_free import MatrixFreeForm
+from setwise.lp.solvers.outcome import INFEASIBLE, OPTIMAL, UNBOUNDED, UNSOLVED, Outcome
+from setwise.lp.solvers.verifier import (
+    Residuals,
+    check,
+    completed,
+    contradicts,
+    descends,
+    kept_ray,
+    on_bounds,
+    residuals,
+    to_solution,
+    verify,
+)
+from setwise.lp.standard_form import Point, StandardForm
+from support.programs import FEASIBLE, boxes_and_free, dense, infeasible, normal, unbounded, uniform
 
 SOLVERS: tuple[Solver, ...] = (Interior(), HiGHS(), ExteriorNewton())
 LARGE = [1e6, 1e9, 1e12, 1e15, 1e19, 1e20, 1e30]
@@ -171,35 +184,166 @@ def test_numbers_of_1e20_are_infinite_everywhere() -> None:
     assert b.grad.tolist() == [0, -1]
 
 
-@pytest.mark.parametrize("kind", [kind for kind in FEASIBLE if kind != "badly_scaled"])
-def test_one_program_and_a_batch_are_measured_alike(kind: str) -> None:
-    problem = FEASIBLE[kind](0, 1)
-    program = Program.of(problem)
-    assert program is not None
-    found = solve(problem)
-    form = StandardForm.of(problem)
-    z, y = form.stack(found.dual)
+def disturbed(form: StandardForm, solution: Solution, noise: float) -> Point:
     g = torch.Generator().manual_seed(0)
+    x, z, y = (torch.as_tensor(part) for part in form.point(solution.primal, solution.dual))
+    return Point(x + noise * normal(g, *x.shape), z * (1 + noise * uniform(g, *z.shape)), y)
+
+
+@pytest.mark.parametrize("kind", FEASIBLE)
+@pytest.mark.parametrize("charged", [True, False])
+def test_arrays_tensors_and_single_programs_are_measured_alike(kind: str, charged: bool) -> None:
+    problem = FEASIBLE[kind](0, 3)
+    found = solve(problem)
+    tensors, arrays = StandardForm.of(problem, tensors=True), StandardForm.of(problem)
     for noise in (0.0, 1e-12, 1e-6, 1e-2):
-        x = found.primal + noise * normal(g, 1, problem.variables)
-        multipliers = (z * (1 + noise * uniform(g, *z.shape))) * form.mask
-        batch = residuals(form, Point(x, multipliers, y))
-        by_row = np.concatenate([part[0].numpy() for part in form.duals(Point(x, multipliers, y))[:1]])
-        bounds = np.concatenate([form.duals(Point(x, multipliers, y))[k][0].numpy() for k in (2, 3)])
-        one = residuals_of_one(program, x[0].numpy(), np.concatenate([by_row, bounds])[program.rows], y[0].numpy())
-        np.testing.assert_allclose(
-            [float(part) for part in batch], list(one), rtol=0.2, atol=1e-15
-        )  # rows that are off count in one of them
+        point = disturbed(tensors, found, noise)
+        batch = residuals(tensors, point, charged=charged)
+        same = residuals(arrays, Point(*(part.numpy() for part in point)), charged=charged)
+        for k, (mine, theirs) in enumerate(zip(batch, same, strict=True)):
+            np.testing.assert_allclose(theirs, mine, rtol=1e-6, atol=1e-12, err_msg=Residuals._fields[k])
+        for k in range(3):
+            one = residuals(
+                StandardForm.of(problem.element(k)),
+                Point(*(part[k : k + 1].numpy() for part in point)),
+                charged=charged,
+            )
+            for mine, theirs in zip(batch, one, strict=True):
+                np.testing.assert_allclose(theirs[0], mine[k], rtol=1e-6, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse", "boxes_and_free", "degenerate"])
+def test_products_alone_measure_within_the_number_of_entries_of_a_row(kind: str) -> None:
+    # Norms of rows take the place of their largest entries: at most sqrt(n) more.
+    problem = FEASIBLE[kind](0, 1).element(0)
+    assert isinstance(problem.A, Tensor)
+    free = MatrixFreeForm.of(problem.replace(A=problem.A.to_sparse_csr()), tensors=True)
+    written = StandardForm.of(problem, tensors=True)
+    point = disturbed(written, solve(problem), 1e-3)
+    for mine, theirs in zip(residuals(free, point), residuals(written, point), strict=True):
+        assert mine.item() == pytest.approx(theirs.item(), rel=problem.variables**0.5)
+
+
+@pytest.mark.parametrize("tensors", [False, True])
+def test_claims_hold_where_they_are_proven_and_nowhere_else(tensors: bool) -> None:
+    parts = [dense(0, 2, 10, 25), infeasible(1, 2), unbounded(2, 2)]
+    problem = LinearProgram(*(torch.cat([getattr(p, name) for p in parts]) for name in ("c", "A", "b")))
+    truth = [OPTIMAL] * 2 + [INFEASIBLE] * 2 + [UNBOUNDED] * 2
+    found = solve(problem, throw=False)
+    form = StandardForm.of(problem, tensors=tensors)
+    point, proof = form.point(found.primal, found.dual), form.point(found.ray, found.farkas)
+    assert contradicts(form, proof.z, proof.y).tolist() == [code == INFEASIBLE for code in truth]
+    assert descends(form, proof.x).tolist() == [code == UNBOUNDED for code in truth]
+    for claim in (OPTIMAL, INFEASIBLE, UNBOUNDED, UNSOLVED):
+        outcome, result = check(form, Outcome(point, proof, np.full(6, claim), np.arange(6)), 1e-9)
+        # A point that is optimal is so where nothing was claimed of it.
+        holds = {claim} if claim != UNSOLVED else {OPTIMAL}
+        assert outcome.code.tolist() == [code if code in holds else UNSOLVED for code in truth]
+        assert outcome.steps.tolist() == list(range(6))
+        assert (torch.as_tensor(result.worst())[:2] < 1e-9).all()
+        again = to_solution(problem, form, outcome, result, "another")
+        assert again.solver == "another"
+        right = torch.tensor([code in holds for code in truth])
+        torch.testing.assert_close(again.value[right], found.value[right])
+        for mine, theirs in ((again.ray, found.ray), (again.farkas.inequality, found.farkas.inequality)):
+            torch.testing.assert_close(mine[right], theirs[right])
+            assert not mine[~right].any()
+    # Wrong points, multipliers and proofs are refused.
+    off, broken = point._replace(x=point.x + 1e-3), Point(-proof.x, 0 * proof.z, proof.y)
+    wrong = Outcome(off, broken, np.array(truth), np.zeros(6, dtype=np.int64))
+    assert check(form, wrong, 1e-9)[0].code.tolist() == [UNSOLVED] * 6
+
+
+ROUNDING = pytest.mark.xfail(reason="what rounding has left of a 0 is measured against itself")
+
+
+@pytest.mark.parametrize("noise", [0.0, *(pytest.param(size, marks=ROUNDING) for size in (1e-300, 1e-31, 1e-17))])
+def test_a_price_that_is_rounding_beside_the_others_refuses_no_optimum(noise: float) -> None:
+    # Min x s.t. x + y <= 5 at (0, 1): its cost is 1, that of y is 0.
+    form = StandardForm.of(LinearProgram(tensor(1, 0), tensor([1, 1]), tensor(5)))
+    z = np.array([[noise, 1.0, 0.0]])
+    for prices in (z, completed(form, z, np.zeros((1, 0)), cost=form.c)):
+        point = Point(np.array([[0.0, 1.0]]), prices, np.zeros((1, 0)))
+        found, _ = check(form, Outcome(point, form.zero(), np.array([OPTIMAL]), np.zeros(1, int)), 1e-9)
+        assert found.code.tolist() == [OPTIMAL]
+
+
+@pytest.mark.parametrize("noise", [0.0, *(pytest.param(size, marks=ROUNDING) for size in (1e-31, 1e-17))])
+def test_an_entry_that_is_rounding_beside_the_others_refuses_no_certificate(noise: float) -> None:
+    form = StandardForm.of(LinearProgram(tensor(-1, 0), tensor([0, 1]), tensor(1)))
+    assert bool(descends(form, kept_ray(form, np.array([[1.0, noise]]))))
+    side = tensor(0, -math.inf)
+    form = StandardForm.of(
+        LinearProgram(tensor(0, 0), tensor([1, 0]), tensor(-1), tensor([0, 1]), tensor(1), lower=side)
+    )
+    rows, y = np.array([[1.0, 0.0, 0.0]]), np.array([[noise]])  # x <= -1, x >= 0, y = 1
+    assert bool(contradicts(form, completed(form, rows, y), y))
+
+
+@pytest.mark.parametrize("tensors", [False, True])
+def test_sides_below_0_and_a_falling_cost_alone_prove_nothing(tensors: bool) -> None:
+    # x >= 1 and y >= 2 in two rows, x + y = 3; the sides of any of them add up to less than 0.
+    problem = LinearProgram(tensor(-1, -1), tensor([-1, 0], [0, -1]), tensor(-1, -2), tensor([1, 1]), tensor(3))
+    form = StandardForm.of(problem, tensors=tensors)
+    for rows, equality in (([1, 0], 0), ([0, 1], 0), ([1, 1], 0), ([1, 1], 0.5), ([0, 0], -1), ([1, 1], 1)):
+        z, y = tensor([*rows, 0, 0]), tensor([equality])
+        z, y = (z, y) if tensors else (z.numpy(), y.numpy())
+        assert not bool(contradicts(form, z, y))
+    ways = [tensor(way) for way in ([1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [-1.0, 1.0])]
+    assert not any(bool(descends(form, way if tensors else way.numpy())) for way in ways)
+
+
+def test_a_ray_needs_a_feasible_point_to_start_from() -> None:
+    problem = unbounded(0, 1)
+    form, found = StandardForm.of(problem), solve(problem, throw=False)
+    point, proof = form.point(found.primal, found.dual), form.point(found.ray, found.farkas)
+    far = point._replace(x=point.x - 1.0)
+    codes = [
+        check(form, Outcome(p, proof, np.array([UNBOUNDED]), np.zeros(1, int)), 1e-9)[0].code[0] for p in (point, far)
+    ]
+    assert codes == [UNBOUNDED, UNSOLVED]
+
+
+@pytest.mark.parametrize("tensors", [False, True])
+def test_bounds_pay_for_what_the_rows_leave(tensors: bool) -> None:
+    problem = boxes_and_free(0, 3)
+    found, form = solve(problem), StandardForm.of(problem, tensors=tensors)
+    point = form.point(found.primal, found.dual)
+    rows = form.with_bounds(form.split(point.z)[0], 0 * point.x, 0 * point.x)
+    again = completed(form, rows, point.y, cost=form.c)
+    np.testing.assert_allclose(again, point.z, atol=1e-9)
+    left = torch.as_tensor(form.c + form.Gt(again) + form.Ety(point.y)).abs()
+    assert left[torch.isfinite(problem.lower) & torch.isfinite(problem.upper)].max() < 1e-12
+    assert left[torch.isinf(problem.lower)].max() < 1e-8  # nothing pays there but the rows
+
+
+@pytest.mark.parametrize("tensors", [False, True])
+def test_points_are_moved_into_their_bounds_and_onto_those_that_pay(tensors: bool) -> None:
+    problem = LinearProgram(tensor(1, 1, -1, 0), upper=tensor(2, 2, 2, 2))
+    form = StandardForm.of(problem, tensors=tensors)
+    x, z, y = (torch.as_tensor(part) for part in form.zero())
+    x = torch.tensor([[1e-15, -1e-3, 2 - 1e-15, 1e-15]], dtype=torch.float64)
+    z = torch.tensor([[1.0, 1, 0, 0, 0, 0, 1, 0]], dtype=torch.float64)
+    moved = on_bounds(form, Point(x, z, y) if tensors else Point(x.numpy(), z.numpy(), y.numpy()))
+    assert moved.x.tolist() == [[0.0, 0.0, 2.0, 1e-15]]
+
+
+def test_what_rounding_leaves_of_a_ray_across_a_bound_is_taken_off() -> None:
+    form = StandardForm.of(LinearProgram(tensor(-1, 1, 1), lower=tensor(0, 0, -math.inf), upper=tensor(math.inf, 3, 3)))
+    ray = kept_ray(form, np.array([[1.0, -1e-12, 1e-12]]))
+    assert ray.tolist() == [[1.0, 0.0, 0.0]]
+    assert kept_ray(form, np.array([[1.0, -1e-3, -1.0]])).tolist() == [[1.0, -1e-3, -1.0]]
 
 
 def test_large_multipliers_that_cancel_prove_nothing() -> None:
     """Costs of 1 drown in the rounding of multipliers of 1e14 that add up to 0."""
-    E = tensor([1, -1], [-1, 1])
-    form = StandardForm.of(LinearProgram(tensor(-1, 0), A_eq=E, b_eq=tensor(0, 0), upper=3.0))
-    point = Point(tensor([0, 0]), torch.zeros_like(form.h), tensor([1e14, 1e14]))
-    found = residuals(form, point)
-    assert found.dual.item() < 1e-9
-    assert found.gap.item() > 0.1
+    problem = LinearProgram(tensor(-1, 0), A_eq=tensor([1, -1], [-1, 1]), b_eq=tensor(0, 0), upper=3.0)
+    for tensors in (False, True):
+        form = StandardForm.of(problem, tensors=tensors)
+        found = residuals(form, form.zero()._replace(y=form.zero().y + 1e14))
+        assert found.dual.item() < 1e-9
+        assert found.gap.item() > 0.1
+        assert residuals(form, form.zero()._replace(y=form.zero().y + 1e14), charged=False).gap.item() < 1e-9
 
 
 def test_what_rounding_has_left_of_a_cost_is_no_cost() -> None:
@@ -234,18 +378,6 @@ def test_factors_of_two_are_found_again() -> None:
     assert solve(sparse, HiGHS()).value.item() == pytest.approx(solve(base).value.item(), rel=1e-9)
 
 
-def test_far_sides_are_lowered_and_near_ones_are_not() -> None:
-    form = StandardForm.of(
-        program(tensor(1, -2, 1e9), tensor([1, 1, 1], [1, 0, 0]), tensor(4, 1e12), upper=tensor(5, 5, 1e15))
-    )
-    lowered = capped(form)
-    assert lowered.h.max() == 5e3
-    assert lowered.c.abs().max() == 2e3
-    assert capped(lowered) is lowered
-    plain = StandardForm.of(dense(0, 3))
-    assert capped(plain) is plain
-
-
 @pytest.mark.parametrize("n", [32, 64])
 def test_the_unrolled_gradient_converges_at_any_size(n: int) -> None:
     base = dense(n, 4, n, 2 * n)
@@ -261,11 +393,10 @@ def test_the_unrolled_gradient_converges_at_any_size(n: int) -> None:
 
 
 def test_what_the_own_method_leaves_highs_finishes(monkeypatch: pytest.MonkeyPatch) -> None:
-    from setwise.lp.solvers.driver import Stages
-
     problem = dense(0, 5)
     known = solve(problem, HiGHS()).value
-    monkeypatch.setattr(Stages, "run", lambda *_, **__: None)
+    monkeypatch.setattr(interior_point, "run", lambda form, *_: Outcome.of(form))
+    monkeypatch.setattr(interior_point, "by_simplex", lambda form, *_, **__: Outcome.of(form))
     found = solve(problem, Interior())
     assert found.solver == "Interior, HiGHS"
     torch.testing.assert_close(found.value, known)

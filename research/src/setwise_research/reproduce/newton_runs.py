@@ -14,11 +14,10 @@ import torch
 from torch import Tensor
 
 from setwise.lp import Duals, ExteriorNewton, HiGHS, Interior, LinearProgram, Solution, solve
-from setwise.lp.presolve.equilibration import equilibrate
-from setwise.lp.solvers.embedding import run as run_embedding
+from setwise.lp.solvers import interior_point
 from setwise.lp.solvers.exterior_newton import minimize_penalty, undamped_point, undamped_step
-from setwise.lp.solvers.residuals import residuals
-from setwise.lp.standard_form import Point, StandardForm
+from setwise.lp.solvers.verifier import residuals
+from setwise.lp.standard_form import StandardForm
 
 SHORT, LONG = 20, 300  # the papers' number of steps, and enough of them
 PENALTY = RIDGE = 1e-3  # the papers'
@@ -148,9 +147,8 @@ class Case:
     def draw(cls, name: str, draw: Draw, count: int) -> Case:
         """Draw them and solve them by HiGHS."""
         problem = draw(torch.Generator().manual_seed(0), count)
-        return cls(
-            name, problem, StandardForm.of(problem), replace(solve(problem), value=solve(problem, HiGHS()).value)
-        )
+        exact = replace(solve(problem), value=solve(problem, HiGHS()).value)
+        return cls(name, problem, StandardForm.of(problem, tensors=True), exact)
 
     def starts(self, scale: float) -> Solution:
         """Random points with multipliers 0."""
@@ -162,15 +160,13 @@ class Case:
         """The larger of the relative error of the value and the relative violation.  # shape: (batch,)."""
         value = self.exact.value
         off = ((self.form.c * point).sum(-1) - value).abs() / (1 + value.abs())
-        start = Point(point, torch.zeros_like(self.form.h), torch.zeros_like(self.form.e))
-        return torch.maximum(off, residuals(self.form, start).primal)
+        return torch.maximum(off, residuals(self.form, self.form.zero()._replace(x=point)).primal)
 
     def qualification(self) -> tuple[Tensor, Tensor]:
         """Rows active at the optimum, equalities among them, and their rank.  # shape: (batch,) each."""
         form = self.form
         active = (form.h - form.G(self.exact.primal) <= 1e-9) & (form.mask > 0)
-        index = torch.arange(form.h.shape[1]).expand_as(form.h)
-        rows = torch.cat([form.rows(index) * active.unsqueeze(-1), form.E], 1)
+        rows = torch.cat([form.folded().A * active.unsqueeze(-1), form.E], 1)
         return active.sum(-1) + form.E.shape[1], torch.linalg.matrix_rank(rows)
 
 
@@ -231,7 +227,7 @@ class Curve:
 def curves(case: Case, undamped: Trace, scale: float) -> list[Curve]:
     """All methods from the starts of one size; ours are stopped after 1, 2, 3, ... steps."""
     form, start = case.form, case.starts(scale)
-    origin = Point(start.primal, torch.zeros_like(form.h), torch.zeros_like(form.e))
+    origin = form.zero()._replace(x=start.primal)
     searched: list[Tensor] = []
     for stop in STOPS:
         y = minimize_penalty(form, origin, PENALTY, max_steps=stop)
@@ -256,8 +252,8 @@ def curves(case: Case, undamped: Trace, scale: float) -> list[Curve]:
 
 
 def inside(case: Case) -> list[Tensor]:
-    """Errors of the interior steps alone; they end at a vertex, or hand over to the exterior finish."""
-    scaled, scaling = equilibrate(case.form)
-    stops = [min(stop, 28) for stop in STOPS]  # none takes longer
-    ends = {stop: run_embedding(scaled, max_steps=stop, tolerance=Interior().switch_tolerance) for stop in set(stops)}
-    return [case.error(scaling.unscale(ends[stop].point).x) for stop in stops]
+    """Errors of the interior steps alone: those of the point 0 until they end, which most do at a vertex."""
+    tolerance, longest = Interior().switch_tolerance, 28  # none takes longer
+    stops = [min(stop, longest) for stop in STOPS]
+    ends = {stop: interior_point.run(case.form, max_steps=stop, tolerance=tolerance) for stop in set(stops)}
+    return [case.error(ends[stop].point.x) for stop in stops]
