@@ -30,6 +30,9 @@ class Status(enum.Enum):
     )
 
 
+_OPTIMAL = list(Status).index(Status.OPTIMAL)
+
+
 class Duals(NamedTuple):
     """Multipliers of the constraints; at an optimum c + A' inequality + A_eq' equality - lower + upper = 0.
 
@@ -58,7 +61,8 @@ class Solution:
         value: The optimal value; inf where infeasible, -inf where unbounded.  # shape: (*batch,)
         primal: The optimal point; where there is none, the last iterate.  # shape: (*batch, n)
         dual: The multipliers.
-        status: A :class:`Status`, or an array of them for a batch, so that ``status[k]`` is that of element k.
+        status: A :class:`Status`, or an array of them for a batch, so that ``status[k]`` is that of element k. Under
+            transforms of ``torch.func`` and ``torch.compile``, the tensor that :meth:`codes` gives.
         primal_residual: Largest violation of a constraint, each relative to its own row's terms (see
             :mod:`setwise.lp.solvers.residuals`).  # shape: (*batch,)
         dual_residual: Largest entry of the stationarity condition, each relative to its own column's terms.
@@ -76,7 +80,7 @@ class Solution:
     value: Tensor
     primal: Tensor
     dual: Duals
-    status: Status | NDArray[Any]
+    status: Status | NDArray[Any] | Tensor
     primal_residual: Tensor
     dual_residual: Tensor
     gap: Tensor
@@ -89,11 +93,22 @@ class Solution:
     @property
     def optimal(self) -> Tensor:
         """Where an optimum was found, as booleans.  # shape: (*batch,)."""
+        if isinstance(self.status, Tensor):
+            return self.status == _OPTIMAL
         if isinstance(self.status, Status):
             return torch.tensor(self.status is Status.OPTIMAL, device=self.value.device)
         return torch.as_tensor(self.status == Status.OPTIMAL, device=self.value.device)
 
+    def codes(self) -> Tensor:
+        """The statuses as int64: 0 for the first member of :class:`Status`, and so on.  # shape: (*batch,)."""
+        if isinstance(self.status, Tensor):
+            return self.status
+        codes = np.vectorize(list(Status).index, otypes=[np.int64])(np.asarray(self.status, dtype=object))
+        return torch.as_tensor(codes, device=self.value.device)
+
     def __repr__(self) -> str:
+        if isinstance(self.status, Tensor):
+            return f"Solution(value={self.value!r}, solver={self.solver})"
         if isinstance(self.status, Status):
             summary = f"{self.status.name}, value={self.value.item():.6g}"
         else:
