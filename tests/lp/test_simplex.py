@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from setwise.lp import Interior, LinearProgram, Solution, Status, solve
-from setwise.lp.gradients.active_set import ActiveSet
+from setwise.lp.gradients.active_set import ActiveSet, split
 from setwise.lp.solvers.interior_point import resume, run
 from setwise.lp.solvers.per_element import per_element
 from setwise.lp.solvers.simplex import OptimalVertex, crossover
@@ -167,7 +167,7 @@ def test_a_batch_keeps_its_factorization(dtype: torch.dtype) -> None:
     factor = per_element(StandardForm.of(problem), 100).factor
     assert factor is not None
     g = torch.randn(4, 12, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(dtype)
-    theirs = ActiveSet.of(problem, solve(problem)).by_columns(g)
+    theirs = split(problem, ActiveSet(problem, solve(problem)).solve(g, True))
     for mine, other in zip(factor.by_columns(g), theirs, strict=True):
         assert mine.dtype == dtype
         torch.testing.assert_close(mine, other.to(dtype), rtol=1e-5 if dtype == torch.float32 else 1e-8, atol=1e-8)

@@ -120,6 +120,10 @@ SKETCH_DAMPING = 0.1  # of the mean curvature, for directions that a sketch cann
 
 TIGHT = 1e-7  # relative slack below which a row with a multiplier is active
 ACTIVE_RANK = 1e-10  # of the largest eigenvalue: rank of the active rows
+SINGULAR_PIVOT = 1e-12  # of the largest pivot of scaled active rows: a smaller one leaves no digits to a derivative
+AUGMENTED_REGULARIZATION = 1e-8  # keeps a system of dependent rows regular; steps of refinement take it out again
+AUGMENTED_STEPS = 20  # of refinement: each keeps 1e-8 / (1e-8 + s^2) of the error along a singular value s
+AUGMENTED_SETTLED = 1e-13  # relative size of a last such step: a derivative is wanted to rounding
 UNROLLED_PENALTIES = tuple(10.0**-k for k in range(3, 9))  # tried until the active rows stay the same
 UNROLLED_STEPS = 300  # the most on the way to the minimizer, and recorded
 UNROLLED_SETTLED = 1e-10  # relative change of the last iterate
