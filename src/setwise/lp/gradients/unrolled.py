@@ -52,6 +52,12 @@ class UnrolledGradient:
 
     def minimizer(self, problem: LinearProgram, start: Tensor | None = None) -> Tensor:
         """The last iterate with its graph, by way of ``start`` or of 0.  # shape: (*batch, n)."""
+        if not _checks.values_are_readable() and None in (self.penalty, self.steps):
+            raise _checks.InputError(
+                "Expected `gradient` to be UnrolledGradient(penalty, steps=...) with both numbers under torch.func and "
+                "torch.compile, where the steps may not depend on values; or use gradient='smoothed', whose derivative "
+                "is the same."
+            )
         batch, n = problem.batch_shape, problem.variables
         zero = torch.zeros(*batch, n, dtype=torch.float64, device=problem.device)
         y = zero if start is None else start.detach().to(torch.float64).expand_as(zero)
