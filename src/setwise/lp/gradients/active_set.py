@@ -65,6 +65,8 @@ def active_rows(problem: LinearProgram, solution: Solution) -> Tensor:
     equality[m : m + p] = True
     active = (dual > -residual) | equality
     full = active.sum(-1, keepdim=True) == problem.variables
+    if _checks.values_are_readable() and bool(full.all()):  # vertices, as most solutions are
+        return active & solution.optimal.unsqueeze(-1)
     sides = (problem.b, problem.b_eq, problem.lower, problem.upper)
     size = 1 + torch.cat([side.expand(*dual.shape[:-1], -1) for side in sides], -1).abs()
     tight = ~full & (-residual <= tol.TIGHT * size) & (dual > 0)
@@ -159,21 +161,23 @@ def _dense_parts(problem: LinearProgram, on: Tensor) -> list[_Part]:
 
 def _gather(problem: LinearProgram, places: Tensor, on: Tensor) -> tuple[Tensor, Tensor]:
     """The active rows of some elements, zero rows to make up the number.  # shape: (count, k, n), (count, k)."""
-    batch, n = problem.batch_shape, problem.variables
-    on = on[places]
+    n, on = problem.variables, on[places]
     element, row = on.nonzero(as_tuple=True)
-    position = (on.cumsum(-1) - 1)[element, row]
+    position = on.cumsum(-1)[element, row] - 1
     rows = row.new_full((len(places), int(position.max()) + 1), on.shape[-1])
     rows[element, position] = row
     K = torch.zeros(*rows.shape, n, dtype=torch.float64, device=on.device)
     for matrix in (cast("Tensor", problem.A), cast("Tensor", problem.A_eq)):
-        here = (row >= 0) & (row < matrix.shape[-2])
-        where = torch.unravel_index(places[element[here]], batch) if batch else ()
-        chosen = matrix.expand(*batch, *matrix.shape[-2:])[(*where, row[here])]
-        K[element[here], position[here]] = chosen.to(K.dtype)
-        row = row - matrix.shape[-2]
-    here, sign = row >= 0, torch.where(row < n, -1.0, 1.0).to(K.dtype)
-    K[element[here], position[here], row[here] % n] = sign[here]
+        if size := matrix.shape[-2]:
+            here = (row >= 0) & (row < size)
+            e, r = element[here], row[here]
+            batched = matrix.dim() > 2  # one matrix for all is not written out for each
+            found = matrix.expand(*problem.batch_shape, size, n).flatten(0, -3)[places[e], r] if batched else matrix[r]
+            K[e, position[here]] = found.to(K.dtype)
+            row = row - size
+    here = row >= 0
+    row = row[here]
+    K[element[here], position[here], row % n] = torch.where(row < n, -1.0, 1.0).to(K.dtype)
     return K, rows
 
 
