@@ -29,7 +29,7 @@ from torch import Tensor
 from harness import Action, Case, interleave, one_thread
 from setwise import lp
 
-SIZES = {1_000: 15, 5_000: 9, 20_000: 3}  # variables, repetitions
+SIZES = {1_000: 9, 5_000: 5, 20_000: 2}  # variables, repetitions
 LEVEL = 2.0  # times the forward, at most
 ENTRIES = 6  # of a row of the random programs
 

@@ -13,7 +13,7 @@ EXAMPLES = {  # at least so many lines that run
     "command-line": 7,
     "constraints": 36,
     "dual-ascent": 16,
-    "gradients": 6,
+    "gradients": 17,
     "how-to-choose": 30,
     "integrations": 26,
     "linear-programs": 31,

@@ -419,3 +419,13 @@ def test_the_operator_keeps_torchs_rules() -> None:
     fields = [*drawn(2), torch.zeros((), dtype=torch.float64)]
     place = opaque._place(opaque._Solve, Interior(), None, (1e-9).hex(), True)
     torch.library.opcheck(opaque._lp, (fields, place), test_utils=("test_schema", "test_faketensor"))
+
+
+def test_mapped_programs_inside_of_a_backward_pass() -> None:
+    ours, theirs = ([part.clone().requires_grad_() for part in drawn()] for _ in range(2))
+    upstream = torch.linspace(-1, 1, 6, dtype=torch.float64)
+    (vmap(primal)(*ours) @ upstream).sum().backward()
+    (primal(*theirs) @ upstream).sum().backward()
+    for mine, other in zip(ours[1:], theirs[1:], strict=True):
+        assert mine.grad is not None
+        same(mine.grad, other.grad)
