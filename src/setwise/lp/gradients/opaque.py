@@ -4,7 +4,7 @@ A solver branches on values, so no transform can look into it. The operator ``se
 the inverse of the active rows) on plain tensors; its fake implementation gives the shapes, and its rule for ``vmap``
 puts the mapped dimensions in front, where they are batch dimensions like all others: one call for the whole batch. It
 has no derivative. The derivative is in the equations that are written around its results, see
-:mod:`setwise.lp.gradients`.
+:mod:`setwise.lp.gradients`. Tasks are numbered within a process, so that an exported graph is of no use in another one.
 """
 
 from __future__ import annotations
