@@ -14,7 +14,7 @@ EXAMPLES = {  # at least so many lines that run
     "constraints": 36,
     "decision-focused": 30,
     "dual-ascent": 16,
-    "gradients": 6,
+    "gradients": 17,
     "how-to-choose": 30,
     "integrations": 26,
     "linear-programs": 31,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 
 import pytest
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor
 
 from setwise.lp import (
+    HiGHS,
     ImplicitGradient,
     Interior,
     LinearProgram,
@@ -18,7 +20,21 @@ from setwise.lp import (
     ValueGradient,
     solve,
 )
-from support.programs import dense, f_score, many_optima, redundant_equalities, uniform
+from setwise.lp.gradients import active_set, autograd
+from setwise.lp.gradients.sparse import SparseInverse
+from support.programs import (
+    badly_scaled,
+    boxes_and_free,
+    degenerate,
+    dense,
+    equality_only,
+    f_score,
+    many_optima,
+    redundant_equalities,
+    sparse,
+    tall,
+    uniform,
+)
 
 NAMES = ("c", "A", "b", "A_eq", "b_eq", "lower", "upper")
 
@@ -229,3 +245,134 @@ def test_every_setting_of_the_unrolled_gradient_matters() -> None:
         UnrolledGradient(steps=2, step_size=0.5),
     ):
         assert not torch.allclose(gradient(other), usual), other
+
+
+def csr(matrix: Tensor) -> Tensor:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch says that CSR is in beta
+        return matrix.to_sparse_csr()
+
+
+def ring(nodes: int, seed: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Costs, incidence, supplies and capacities of a flow around a ring with chords; its rows are dependent."""
+    g = torch.Generator().manual_seed(seed)
+    edges = [(k, (k + 1) % nodes) for k in range(nodes)] + [(k, (k + 3) % nodes) for k in range(nodes)]
+    E = torch.zeros(nodes, len(edges), dtype=torch.float64)
+    for place, (a, b) in enumerate(edges):
+        E[a, place], E[b, place] = -1.0, 1.0
+    supply = torch.randn(nodes, generator=g, dtype=torch.float64)
+    upper = torch.cat([torch.full((nodes,), 10.0 * nodes), 0.5 + torch.rand(nodes, generator=g)]).double()
+    return 1 + uniform(g, len(edges)), E, supply - supply.mean(), upper
+
+
+def sparse_of(matrix: Tensor, seed: int) -> Tensor:
+    g = torch.Generator().manual_seed(seed)
+    return matrix * (uniform(g, *matrix.shape) < 0.4)
+
+
+READS: dict[str, Callable[[Solution], Tensor]] = {
+    "primal": lambda solution: solution.primal,
+    "value": lambda solution: solution.value,
+    "duals": lambda solution: torch.cat(list(solution.dual), -1),
+}
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+@pytest.mark.parametrize("solver", [None, Interior()])
+def test_csr_by_finite_differences_without_a_graph(
+    read: Callable[[Solution], Tensor], solver: Interior | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    c, A, b, _, _, lower, upper = (part.detach() for part in fields_of(1, 3))
+    thin = csr(sparse_of(A[0], 1))
+    side = (b - (A @ torch.full((6, 1), 0.3, dtype=torch.float64)).squeeze(-1)).abs() + 0.3 * thin.to_dense().sum(-1)
+    leaves = [part.clone().requires_grad_() for part in (c, thin.values(), side, lower, upper)]
+
+    def function(cost: Tensor, values: Tensor, *rest: Tensor) -> Tensor:
+        matrix = torch.sparse_csr_tensor(thin.crow_indices(), thin.col_indices(), values, thin.shape)
+        return read(solve(LinearProgram(cost, matrix, rest[0], lower=rest[1], upper=rest[2]), solver))
+
+    assert torch.autograd.gradcheck(function, leaves, eps=1e-7, atol=1e-6, rtol=1e-5)
+
+    def refused(*_: object, **__: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(autograd, "_through_graph", refused)
+    read(solve(LinearProgram(leaves[0], thin.requires_grad_(), leaves[2], upper=3.0))).sum().backward()
+    assert thin.grad is not None
+    assert thin.grad.layout == torch.sparse_csr
+
+
+def test_csr_with_dependent_rows_by_finite_differences() -> None:
+    cost, E, supply, upper = ring(9, 0)
+    weights = torch.linspace(-1, 1, len(cost), dtype=torch.float64)
+    matrix, side = csr(E).requires_grad_(), supply.clone().requires_grad_()
+    solution = solve(LinearProgram(cost, A_eq=matrix, b_eq=side, upper=upper))
+    by_matrix, by_side = torch.autograd.grad(solution.primal @ weights, [matrix, side])
+    step, direction = 1e-6, torch.randn(9, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    direction -= direction.mean()  # supplies sum to zero
+
+    def moved(by: float) -> Tensor:
+        return solve(LinearProgram(cost, A_eq=csr(E), b_eq=supply + by * direction, upper=upper)).primal @ weights
+
+    torch.testing.assert_close(by_side @ direction, (moved(step) - moved(-step)) / (2 * step), rtol=1e-6, atol=1e-7)
+    # l x' by the same multipliers, on the entries alone
+    outer = -by_side.unsqueeze(-1) * solution.primal.detach()
+    torch.testing.assert_close(by_matrix.to_dense(), torch.where(E != 0, outer, 0.0), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("generator", [sparse, equality_only, boxes_and_free, badly_scaled, degenerate, tall])
+def test_csr_gradients_are_those_of_the_dense_program(generator: Callable[[int, int], LinearProgram]) -> None:
+    problem = generator(2, 1).element(0)
+    x, tensors = solve(problem).primal, [matrix for matrix in (problem.A, problem.A_eq) if isinstance(matrix, Tensor)]
+    grads = []
+    for held in (torch.Tensor.clone, csr):
+        c, b, b_eq = (getattr(problem, name).clone().requires_grad_() for name in ("c", "b", "b_eq"))
+        again = problem.replace(c=c, b=b, b_eq=b_eq, A=held(*tensors[:1]), A_eq=held(*tensors[1:]))
+        solution = solve(again, HiGHS())
+        weights = torch.linspace(-1, 1, len(x), dtype=torch.float64)
+        grads.append(torch.autograd.grad(solution.primal @ weights + solution.value, [c, b, b_eq]))
+    for ours, theirs in zip(*grads, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-8)
+
+
+def test_a_sparse_factorization_is_made_once_for_each_element(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+
+    def counted(problem: LinearProgram, place: int, active: Tensor) -> SparseInverse:
+        made.append(place)
+        return SparseInverse(problem, place, active)
+
+    monkeypatch.setattr(active_set, "SparseInverse", counted)
+    base = dense(3, 1)
+    assert isinstance(base.A, Tensor)
+    b = torch.cat([base.b, base.b + 0.1]).requires_grad_()
+    solution = solve(LinearProgram(base.c, csr(base.A[0]), b))
+    assert not made
+    for _ in range(3):
+        solution.primal.sum().backward(retain_graph=True)
+    solution.dual.inequality.sum().backward(retain_graph=True)
+    assert made == [0, 1]
+
+
+def test_the_value_of_a_csr_program_differentiates_twice() -> None:
+    base = dense(3, 1).element(0)
+    assert isinstance(base.A, Tensor)
+    thin = csr(base.A)
+
+    def value(cost: Tensor, side: Tensor) -> Tensor:
+        return solve(LinearProgram(cost, thin, side)).value
+
+    leaves = [base.c.clone().requires_grad_(), base.b.clone().requires_grad_()]
+    assert torch.autograd.gradgradcheck(value, leaves, eps=1e-7, atol=1e-5, rtol=1e-4)
+
+
+def test_a_vertex_of_nearly_dependent_rows_gets_the_least_norm_derivative() -> None:
+    """The pivots of LU say that the rows are singular, where they are exactly so only before rounding."""
+    A = torch.tensor([[1.0, 1.0], [1.0, 1.0 + 1e-15]], dtype=torch.float64)
+    b = torch.ones(2, dtype=torch.float64, requires_grad=True)
+    grads = []
+    for held in (A, csr(A)):
+        solution = solve(LinearProgram(torch.tensor([-1.0, -1.0]).double(), held, b, lower=-1.0))
+        (gradient,) = torch.autograd.grad(solution.primal.sum(), b)
+        grads.append(gradient)
+        assert gradient.abs().max() < 2

@@ -40,8 +40,9 @@ class LPLayer(nn.Module):
         warm_start: Whether to start from the solution of the call before.
 
     Attributes:
-        solution: The whole :class:`~setwise.lp.Solution` of the last call, None before the first. It belongs to that
-            call's graph; ``layer.solution.value`` can be differentiated too.
+        solution: The whole :class:`~setwise.lp.Solution` of the last call, None before the first and after one under
+            a transform of ``torch.func`` or ``torch.compile``. It belongs to that call's graph;
+            ``layer.solution.value`` can be differentiated too.
 
     Examples:
         >>> import torch
@@ -110,7 +111,7 @@ class LPLayer(nn.Module):
         problem = LinearProgram(c, A, b, A_eq, b_eq, lower, upper)
         start = self.solution if self.warm_start and _fits(self.solution, problem) else None
         self.solution = None  # a call that raises must not leave the answer of an earlier one behind
-        self.solution = solve(
+        solution = solve(
             problem,
             self.solver,
             gradient=self.gradient,
@@ -120,7 +121,9 @@ class LPLayer(nn.Module):
             memory=self._memory if self.warm_start else None,
             throw=self.throw,
         )
-        return self.solution.primal
+        if _checks.values_are_readable():  # tensors of a transform have no meaning outside of it
+            self.solution = solution
+        return solution.primal
 
     def __getstate__(self) -> dict[str, Any]:
         """Copies and pickles start afresh: the last solution hangs on its graph, which cannot be copied."""

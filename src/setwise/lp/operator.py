@@ -87,6 +87,12 @@ def to_dense(A: Matrix, *, dtype: torch.dtype, device: torch.device) -> Tensor:
     return columns(A, torch.eye(A.shape[-1], dtype=dtype, device=device))
 
 
+def entries(A: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Rows, columns and values of the entries of a matrix in CSR.  # shape: (nonzeros,) each."""
+    columns = A.col_indices()
+    return torch.repeat_interleave(A.crow_indices().diff(), output_size=len(columns)), columns, A.values()
+
+
 def columns(A: Matrix, V: Tensor) -> Tensor:
     """A V for one matrix V of shape (n, j), written out, with its graph.  # shape: (*batch, m, j)."""
     if isinstance(A, Tensor) and not is_csr(A):
@@ -117,8 +123,7 @@ def _csr_product(A: Tensor, z: Tensor, *, transposed: bool) -> Tensor:
 
 
 def _gathered_product(A: Tensor, z: Tensor, *, transposed: bool) -> Tensor:
-    columns, values = A.col_indices(), A.values()  # shape: (nonzeros,)
-    rows = torch.repeat_interleave(A.crow_indices().diff(), output_size=columns.shape[0])
+    rows, columns, values = entries(A)
     source, target, size = (rows, columns, A.shape[1]) if transposed else (columns, rows, A.shape[0])
     terms = values * z[..., source]  # shape: (*batch, nonzeros)
     return terms.new_zeros(*z.shape[:-1], size).index_add(-1, target, terms)

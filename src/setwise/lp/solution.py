@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -30,6 +30,9 @@ class Status(enum.Enum):
     )
 
 
+_OPTIMAL = list(Status).index(Status.OPTIMAL)
+
+
 class Duals(NamedTuple):
     """Multipliers of the constraints; at an optimum c + A' inequality + A_eq' equality - lower + upper = 0.
 
@@ -43,13 +46,6 @@ class Duals(NamedTuple):
     upper: Tensor  # shape: (*batch, n)
 
 
-class Factor(Protocol):
-    """The factorization of a vertex's active rows K, kept from the forward pass for the backward pass."""
-
-    def by_columns(self, g: Tensor) -> Duals:
-        """(K')^-1 g, written into all constraints, 0 for inactive ones.  # shape: of g (*batch, n)."""
-
-
 @dataclass(frozen=True, eq=False)
 class Solution:
     """The outcome for a batch of programs.
@@ -58,7 +54,8 @@ class Solution:
         value: The optimal value; inf where infeasible, -inf where unbounded.  # shape: (*batch,)
         primal: The optimal point; where there is none, the last iterate.  # shape: (*batch, n)
         dual: The multipliers.
-        status: A :class:`Status`, or an array of them for a batch, so that ``status[k]`` is that of element k.
+        status: A :class:`Status`, or an array of them for a batch, so that ``status[k]`` is that of element k. Under
+            transforms of ``torch.func`` and ``torch.compile``, the tensor that :meth:`codes` gives.
         primal_residual: Largest violation of a constraint, each relative to its own row's terms (see
             :mod:`setwise.lp.solvers.residuals`).  # shape: (*batch,)
         dual_residual: Largest entry of the stationarity condition, each relative to its own column's terms.
@@ -70,13 +67,12 @@ class Solution:
         ray: Where unbounded: a direction d that keeps every constraint with c'd = -1; zeros elsewhere.
             # shape: (*batch, n)
         solver: Which solver it was.
-        factor: For the backward pass, where the solver kept it; :func:`~setwise.lp.solve` takes it off.
     """
 
     value: Tensor
     primal: Tensor
     dual: Duals
-    status: Status | NDArray[Any]
+    status: Status | NDArray[Any] | Tensor
     primal_residual: Tensor
     dual_residual: Tensor
     gap: Tensor
@@ -84,16 +80,26 @@ class Solution:
     farkas: Duals
     ray: Tensor
     solver: str
-    factor: Factor | None = None
 
     @property
     def optimal(self) -> Tensor:
         """Where an optimum was found, as booleans.  # shape: (*batch,)."""
+        if isinstance(self.status, Tensor):
+            return self.status == _OPTIMAL
         if isinstance(self.status, Status):
             return torch.tensor(self.status is Status.OPTIMAL, device=self.value.device)
         return torch.as_tensor(self.status == Status.OPTIMAL, device=self.value.device)
 
+    def codes(self) -> Tensor:
+        """The statuses as int64: 0 for the first member of :class:`Status`, and so on.  # shape: (*batch,)."""
+        if isinstance(self.status, Tensor):
+            return self.status
+        codes = np.vectorize(list(Status).index, otypes=[np.int64])(np.asarray(self.status, dtype=object))
+        return torch.as_tensor(codes, device=self.value.device)
+
     def __repr__(self) -> str:
+        if isinstance(self.status, Tensor):
+            return f"Solution(value={self.value!r}, solver={self.solver})"
         if isinstance(self.status, Status):
             summary = f"{self.status.name}, value={self.value.item():.6g}"
         else:
@@ -124,7 +130,6 @@ def with_status(
         status=statuses if statuses.ndim else statuses.item(),
         farkas=Duals(*(torch.where(here, 0.0 if farkas is None else farkas[k], part) for k, part in enumerate(proof))),
         ray=torch.where(here, 0.0 if ray is None else ray.to(direction), direction),
-        factor=None,
     )
 
 
@@ -156,7 +161,7 @@ def merge(parts: Sequence[tuple[Tensor, Solution]], batch: torch.Size) -> Soluti
     solutions = [solution for _, solution in parts]
     statuses = np.concatenate([np.atleast_1d(np.asarray(each.status, dtype=object)) for each in solutions])
     status = statuses[order.cpu().numpy()].reshape(tuple(batch))
-    return replace(solutions[0], **_fieldwise(joined, *solutions), status=status, factor=None)
+    return replace(solutions[0], **_fieldwise(joined, *solutions), status=status)
 
 
 def to_dtype(solution: Solution, dtype: torch.dtype) -> Solution:
@@ -185,7 +190,7 @@ def with_parts(solution: Solution, places: Tensor, part: Solution) -> Solution:
     statuses = np.asarray(solution.status, dtype=object).reshape(-1).copy()
     statuses[places.cpu().numpy()] = np.asarray(part.status, dtype=object).reshape(-1)
     status = statuses.reshape(tuple(batch)) if batch else statuses.item()
-    return replace(solution, **_fieldwise(put, solution, part), status=status, factor=None)
+    return replace(solution, **_fieldwise(put, solution, part), status=status)
 
 
 class LPError(RuntimeError):

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from setwise import _checks
-from setwise.lp.gradients import Gradient
+from setwise.lp.gradients import Gradient, opaque
 from setwise.lp.gradients.autograd import attach
 from setwise.lp.problem import LinearProgram, check_program
 from setwise.lp.settings import HiGHS, Interior
@@ -51,7 +51,7 @@ def solve(
             object of :mod:`setwise.lp.gradients`. The value always has its exact derivative.
         max_steps: Most steps of an element; the solver's own limit by default.
         tolerance: Relative residuals and gap of an optimum.
-        start: An earlier solution to start from.
+        start: An earlier solution to start from; under ``torch.func`` and ``torch.compile`` every solve starts afresh.
         memory: What ``HiGHS`` keeps between calls over the same matrices; give the same object each time.
         throw: Raise :class:`LPError` where an element has no optimum; otherwise its status says so.
 
@@ -79,6 +79,8 @@ def solve(
     _checks.in_range("tolerance", tolerance, 0.0, open_low=True)
     if max_steps is not None:
         _checks.is_count("max_steps", max_steps)
+    if not _checks.values_are_readable():
+        return attach(*opaque.solve(problem, solver or _solve, max_steps, tolerance, throw=throw), gradient)
     with torch.no_grad():
         if solver is None:
             solution = _solve(problem, max_steps, tolerance, start, memory)
@@ -92,7 +94,11 @@ def solve(
 
 
 def _solve(
-    problem: LinearProgram, max_steps: int | None, tolerance: float, start: Solution | None, memory: HotStart | None
+    problem: LinearProgram,
+    max_steps: int | None,
+    tolerance: float,
+    start: Solution | None,
+    memory: HotStart | None = None,
 ) -> Solution:
     """By HiGHS where that is the faster one, and what it leaves open from the inside; else from the inside."""
     if not ((memory is not None and memory.knows(problem)) or _prefers_highs(problem)):

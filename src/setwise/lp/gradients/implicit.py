@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 
 from setwise import _checks
-from setwise.lp.gradients.active_set import ActiveSet, constraints, corrected, pseudo_inverse
+from setwise.lp.gradients import opaque
+from setwise.lp.gradients.active_set import ActiveSet, combination, constraints, corrected, pseudo_inverse, split
 from setwise.lp.gradients.unrolled import UnrolledGradient
-from setwise.lp.operator import rmatvec
+from setwise.lp.operator import matvec
 from setwise.lp.problem import LinearProgram
-from setwise.lp.solution import Duals, Solution
+from setwise.lp.solution import Solution
 from setwise.lp.solvers.exterior_newton import minimize_penalty
 from setwise.lp.standard_form import Point, StandardForm
 
@@ -36,7 +37,7 @@ class ImplicitGradient:
 
     def primal(self, problem: LinearProgram, solution: Solution) -> Tensor:
         """The point, attached through K x = h."""
-        return ActiveSet.of(problem, solution).attached_primal()
+        return ActiveSet(problem, solution).attached_primal(problem, twice=True)
 
 
 @dataclass(frozen=True)
@@ -69,25 +70,28 @@ class SmoothedGradient:
 
     def primal(self, problem: LinearProgram, solution: Solution) -> Tensor:
         """The point with the derivative of the penalty's minimizer."""
+        points = (solution.primal, torch.cat(solution.dual, -1))
+        y, active, inverse = opaque.call(_Minimizer, (self.penalty,), problem, *points)
+        residual = torch.cat(constraints(problem, y.to(problem.dtype)), -1)
+        equations = self.penalty * problem.c + combination(problem, active.to(problem.dtype) * residual)
+        return corrected(solution.primal, matvec(inverse, equations.to(inverse.dtype)))
+
+
+@dataclass(frozen=True)
+class _Minimizer:
+    """The penalty's minimizer, its active rows and the inverse of its Hessian; a task for the opaque operator."""
+
+    penalty: float
+
+    def sizes(self, n: int, rows: int) -> list[tuple[int, ...]]:
+        return [(n,), (rows,), (n, n)]
+
+    def run(self, problem: LinearProgram, x: Tensor, multipliers: Tensor) -> list[Tensor]:
         form = StandardForm.of(problem, tensors=True)
-        y = minimize_penalty(form, form.point(solution.primal, solution.dual), self.penalty)
+        y = minimize_penalty(form, form.point(x, split(problem, multipliers)), self.penalty)
         active = ((form.G(y) - form.h) * form.mask > 0).to(form.c.dtype)
         inverse = pseudo_inverse(form.normal(active) + form.E.mT @ form.E)
-        attached = _smooth_equations(problem, form, y, active, self.penalty)
-        return corrected(solution.primal, lambda: torch.einsum("bij,bj->bi", inverse, attached))
-
-
-def _smooth_equations(problem: LinearProgram, form: StandardForm, y: Tensor, active: Tensor, penalty: float) -> Tensor:
-    """Penalty c + G_a'(G_a y - h) + E'(E y - e), differentiable in the problem.  # shape: (count, n)."""
-    batch, n = problem.batch_shape, problem.variables
-    point = y.reshape(*batch, n).to(problem.dtype)
-    on = Duals(
-        *(part.reshape(*batch, part.shape[-1]).to(problem.dtype) for part in form.duals(Point(y, active, form.e)))
-    )
-    rows, equalities, lower, upper = constraints(problem, point)
-    total = penalty * problem.c + rmatvec(problem.A, on.inequality * rows) + rmatvec(problem.A_eq, equalities)
-    total = total - on.lower * lower + on.upper * upper
-    return total.expand(*batch, n).reshape(form.c.shape[0], n).to(torch.float64)
+        return [y, torch.cat(form.duals(Point(y, active, torch.ones_like(form.e))), -1), inverse]
 
 
 GRADIENTS: dict[str, Callable[[], Gradient]] = {

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self, cast
+from typing import NamedTuple, Self, cast
 
 import torch
 from torch import Tensor
 
 from setwise import _checks
-from setwise.lp.operator import is_csr, matvec, rmatvec
-from setwise.lp.problem import LinearProgram
+from setwise.lp.operator import kind, matvec, rmatvec
+from setwise.lp.problem import FIELDS, LinearProgram
 from setwise.lp.solution import Solution
 from setwise.lp.solvers import tolerances as tol
 from setwise.lp.solvers.exterior_newton import exact_step, minimize_penalty
@@ -52,6 +52,12 @@ class UnrolledGradient:
 
     def minimizer(self, problem: LinearProgram, start: Tensor | None = None) -> Tensor:
         """The last iterate with its graph, by way of ``start`` or of 0.  # shape: (*batch, n)."""
+        if not _checks.values_are_readable() and None in (self.penalty, self.steps):
+            raise _checks.InputError(
+                "Expected `gradient` to be UnrolledGradient(penalty, steps=...) with both numbers under torch.func and "
+                "torch.compile, where the steps may not depend on values; or use gradient='smoothed', whose derivative "
+                "is the same."
+            )
         batch, n = problem.batch_shape, problem.variables
         zero = torch.zeros(*batch, n, dtype=torch.float64, device=problem.device)
         y = zero if start is None else start.detach().to(torch.float64).expand_as(zero)
@@ -97,24 +103,15 @@ class _Recorded(NamedTuple):
 
     @classmethod
     def of(cls, problem: LinearProgram, penalty: float, settings: UnrolledGradient) -> Self:
-        for name in ("A", "A_eq"):
-            matrix = getattr(problem, name)
-            if not isinstance(matrix, Tensor) or is_csr(matrix):
-                raise TypeError(
-                    f"Expected `{name}` to be a dense tensor for the unrolled gradient, but got another kind."
-                )
-        n = problem.variables
-
-        def double(part: Any, *size: int) -> Tensor:
-            return cast("Tensor", part.to(torch.float64).expand(*problem.batch_shape, *size))
-
-        eye = double(torch.eye(n, device=problem.device), n, n)
-        rows = torch.cat([double(problem.A, -1, n), -eye, eye], -2)
-        sides = torch.cat([double(part, -1) for part in (problem.b, -problem.lower, problem.upper)], -1)
+        if not problem.is_dense:
+            kinds = f"{kind(problem.A)} and {kind(problem.A_eq)}"
+            raise TypeError(f"Expected `A` and `A_eq` to be dense for the unrolled gradient, but got {kinds}.")
+        full = problem.expand()
+        c, A, b, E, e, lower, upper = (cast("Tensor", getattr(full, name)).to(torch.float64) for name in FIELDS[:-1])
+        eye = torch.eye(problem.variables, dtype=c.dtype, device=c.device).expand(*c.shape, -1)
+        rows, sides = torch.cat([A, -eye, eye], -2), torch.cat([b, -lower, upper], -1)
         finite = torch.isfinite(sides)
-        sides, mask = torch.where(finite, sides, 0.0), finite.to(torch.float64)
-        E, e = double(problem.A_eq, -1, n), double(problem.b_eq, -1)
-        return cls(double(problem.c, n), rows, sides, mask, E, e, penalty, settings)
+        return cls(c, rows, torch.where(finite, sides, 0.0), finite.to(c.dtype), E, e, penalty, settings)
 
     def step(self, y: Tensor) -> Tensor:
         """The next iterate.  # shape: (*batch, n)."""

@@ -8,11 +8,8 @@ size 1 after scaling, so that a number without "relative" is one too.
 
 TINY = 1e-300  # keeps a divisor above 0 and changes no number that matters
 CHOLESKY_RIDGE = 1e-14  # of the largest diagonal entry: a factorization of a singular matrix still succeeds
-CHOLESKY_RIDGE_GROWTH = 1e3  # from one attempt at a factorization to the next
-CHOLESKY_ATTEMPTS = 5  # the last ridge is 1e-2: with more, the solution would be another
 REDUCED_COST_NOISE = 1e-13  # relative: what rounding leaves of a reduced cost of 0
 MULTIPLIER_NOISE = 1e-14  # relative to its terms: what rounding leaves of a multiplier of 0
-PROJECTION_NOISE = 1e-14  # of a direction's largest entry: what a projection leaves of 0
 CG_TOLERANCE = 1e-13  # of the right-hand side: a derivative is wanted to rounding
 CG_STEPS = 200  # of the derivative
 
@@ -25,7 +22,6 @@ SPARSE_WRITTEN_OUT = 1_000_000  # entries up to which a sparse matrix is written
 # Scaling
 
 WELL_SCALED = 16.0  # rows and columns whose largest entries are within this factor of 1 keep their numbers
-RUIZ_PASSES = 6  # each takes the square root of a row's distance to 1: six bring 1e8 near 1
 NORM_PASSES = 5  # of the same on Euclidean norms; each costs two products with the matrix
 OPERATOR_PROBES = 12  # products by which an operator's sums of squares are estimated, each to about 40 %
 LEAST_SIZE = 1e-12  # the least side or cost to divide by: below it is rounding of a program of zeros
@@ -59,7 +55,6 @@ FARKAS_CANCELS = 1e-10  # relative: the sum of a Farkas certificate may differ f
 RAY_KEEPS = 1e-9  # relative: a ray may break a row by this
 CERTIFICATE_PROVES = 1e-9  # relative: a certificate whose value is smaller proves nothing
 UNBOUNDED_FEASIBLE = 1e-7  # by how much the point at which an unbounded ray begins may break its rows
-TAKES_PART = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-8)  # of the largest multiplier: rows of a certificate, in turn
 
 # Interior point methods
 
@@ -67,10 +62,6 @@ SWITCH = 1e-10  # relative accuracy at which interior steps stop without a verte
 TO_THE_BOUNDARY = 0.995  # share of the longest step: iterates stay inside
 LEAST_SHRINK = 1e-8  # so that a step along which nothing shrinks is finite
 STALLED_ERROR = 1e-7  # an error below this that no longer halves is at the limit of rounding
-EMBEDDING_VERTEX_MU = 0.1  # of tau squared: before, the active rows are a guess not worth a factorization
-EMBEDDING_CERTIFICATE = 1e-9  # relative to what a certificate proves: how far it may be off
-EMBEDDING_DYING = 1e-3  # tau beside kappa, below which a certificate is looked at
-EMBEDDING_DEAD = 1e-12  # tau beside kappa, below which there is no optimum, whatever the certificate
 FEASIBILITY_CHECK = 1e-10  # accuracy of the program that says whether a ray has a feasible point
 IPM_MOST_STEPS = 50  # of one program; what takes longer is left to the embedding
 FEW_PIVOTS = 20  # beside one for each variable: more than a good start needs
@@ -97,10 +88,6 @@ HIGHS_AT_BOUND = 1e-9  # how near its bound a value of a start counts as being t
 # Exterior penalty method
 
 EXTERIOR_ACCURACY = 1e-12  # where it stops; verification measures in other units, so that it aims lower
-FINISH_ACCURACY = 1e-13  # the same after interior steps, where one more Newton step costs little
-WARM_ACCURACY = 1e-11  # the same from an earlier solution: what misses it goes to the interior
-WARM_STEPS = 12  # Newton steps; from a useful start it takes fewer
-WARM_SIGMA = 100.0  # 1 / penalty near a solution, where the active rows are nearly right
 LARGEST_SIGMA = 1e6  # where 1 / penalty stops growing: beyond, the inner systems are too ill-conditioned
 EXTERIOR_STEPS = 1000  # the most Newton steps with an exact system
 EXTERIOR_STEPS_INEXACT = 5000  # the same with sketches and conjugate gradients, whose steps are cheaper
@@ -124,6 +111,10 @@ SKETCH_DAMPING = 0.1  # of the mean curvature, for directions that a sketch cann
 
 TIGHT = 1e-7  # relative slack below which a row with a multiplier is active
 ACTIVE_RANK = 1e-10  # of the largest eigenvalue: rank of the active rows
+SINGULAR_PIVOT = 1e-12  # of the largest pivot of scaled active rows: a smaller one leaves no digits to a derivative
+AUGMENTED_REGULARIZATION = 1e-8  # keeps a system of dependent rows regular; steps of refinement take it out again
+AUGMENTED_STEPS = 20  # of refinement: each keeps 1e-8 / (1e-8 + s^2) of the error along a singular value s
+AUGMENTED_SETTLED = 1e-13  # relative size of a last such step: a derivative is wanted to rounding
 UNROLLED_PENALTIES = tuple(10.0**-k for k in range(3, 9))  # tried until the active rows stay the same
 UNROLLED_STEPS = 300  # the most on the way to the minimizer, and recorded
 UNROLLED_SETTLED = 1e-10  # relative change of the last iterate
@@ -144,7 +135,6 @@ HIGHS_PDLP_SHARE = 0.1  # of the tolerance: its residuals are norms over all row
 HIGHS_PRESOLVE_FROM = 20_000  # rows and columns: below, presolve costs more than it saves, and hides rays
 HOT_SHARE = 0.5  # of the iterations from the slack basis: to start from an earlier one must save that much
 HIGHS_FEASIBLE = 1e-6  # a point that breaks the constraints by more is not feasible
-HIGHS_CERTIFIED = 1e-6  # largest residual of a certificate, relative to its largest multiplier
 HIGHS_SMALL_ENTRY = 1e-9  # HiGHS drops smaller matrix entries by default
 HIGHS_SMALLEST_ENTRY = 1e-12  # the least that it can be set to keep
 
@@ -153,17 +143,10 @@ HIGHS_SMALLEST_ENTRY = 1e-12  # the least that it can be set to keep
 CACHED_ENTRIES = 100_000  # entries of G over a block that stays in the cache with what is computed from it
 VERTICES_AT_ONCE = 8  # that are proven in one go rather than one by one
 FOLDED_VARIABLES = 32  # up to which bounds are rows like others
-NUMPY_ENTRIES = 40_000  # entries of A over the batch up to which NumPy is faster than torch
-NUMPY_VARIABLES = 64  # the same in variables
-PLAIN_PRODUCT = 32  # variables up to which calls cost more than arithmetic
 PLAIN_INVERSE = 64  # variables up to which an inverse is faster than a factorization and its calls
 NUMPY_UPDATE = 64  # variables up to which NumPy's rank-one update is faster than torch's
 CRASH_BLOCK = 64  # rows that are orthogonalized at a time
-FEW_PROGRAMS = 8  # a batch up to this size is solved element by element
-LARGE_PROGRAM = 2_500  # entries of A from which each element is solved by itself
-FAILURES = 3  # after which the rest of a batch is taken to be of the same kind, and left to the embedding
 PIVOT_WORK = 10_000_000_000  # multiplications of all pivots of a program: a bound on its time
-KEPT_INVERSES = 20_000_000  # entries of all inverses kept for the backward pass: 160 MB
 DENSE_VARIABLES = 2_000  # beyond, dense n x n systems cost more than a sparse simplex method
 SPARSE_FROM = 30  # variables: below, starting HiGHS costs more than solving
 SPARSE_SHARE = 0.1  # of n^2: with fewer entries that are not 0 the sparse simplex method is the faster one

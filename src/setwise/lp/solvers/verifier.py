@@ -23,7 +23,6 @@ there is no optimum where a feasible point is at hand too.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -82,7 +81,7 @@ def verify(problem: LinearProgram, solution: Solution, tolerance: float, *, equi
     point, proof = form.point(solution.primal, solution.dual), form.point(solution.ray, solution.farkas)
     steps = solution.steps.reshape(-1).numpy(force=True)
     outcome = check(form, Outcome(point, proof, code, steps), tolerance, charged=equilibrated)
-    return replace(to_solution(problem, form, *outcome, solution.solver), factor=None)
+    return to_solution(problem, form, *outcome, solution.solver)
 
 
 def check(form: StandardForm, outcome: Outcome, tolerance: float, *, charged: bool = True) -> tuple[Outcome, Residuals]:
