@@ -27,6 +27,7 @@ class HotStart:
     which one is found may depend on the calls before.
 
     Examples:
+        >>> import torch
         >>> from setwise import lp
         >>> A, b, memory = torch.ones(1, 2).double(), torch.ones(1).double(), HotStart()
         >>> for c in torch.tensor([[-1.0, -2.0], [-2.0, -1.0]]).double():
@@ -36,7 +37,6 @@ class HotStart:
     """
 
     def __init__(self) -> None:
-        self.lock = Lock()
         self.clear()
 
     def clear(self) -> None:
@@ -50,6 +50,12 @@ class HotStart:
         self.bases: list[Any] = []
         self.cold: float | None = None  # mean iterations without them
         self.hot = True
+
+    @property
+    def lock(self) -> Lock:
+        """For one thread at a time; made when it is first asked for, since torch.compile cannot make one."""
+        lock: Lock = self.__dict__.setdefault("_lock", Lock())
+        return lock
 
     def knows(self, problem: LinearProgram) -> bool:
         """Whether the model is of these matrices."""
