@@ -13,8 +13,9 @@ from torch import Tensor
 
 from setwise.lp import HiGHS, Interior, LinearProgram, Solution, Status, solve
 from setwise.lp.presolve.equilibration import Equilibration
+from setwise.lp.presolve.sizes import _usual_size, of_size_one
 from setwise.lp.solvers import tolerances as tol
-from setwise.lp.solvers.interior_point import _of_size_one, _usual_size, by_simplex, run
+from setwise.lp.solvers.interior_point import by_simplex, run
 from setwise.lp.solvers.outcome import OPTIMAL, UNSOLVED, Outcome
 from setwise.lp.solvers.verifier import check, to_solution
 from setwise.lp.standard_form import StandardForm
@@ -244,7 +245,8 @@ def test_without_an_optimum_the_steps_find_none_and_others_say_why(kind: Generat
     for tensors in (False, True):
         found = run(StandardForm.of(problem, tensors=tensors), 100, 1e-10)
         assert found.code.tolist() == [UNSOLVED]
-        assert found.steps.tolist() == [0]
+        assert 0 < found.steps[0] < 50
+        assert np.isfinite(np.asarray(found.point.x)).all()
     assert solve(problem, throw=False).status[0] is status  # type: ignore[index]
 
 
@@ -253,7 +255,7 @@ def test_programs_without_an_optimum_disturb_no_neighbour(tensors: bool) -> None
     problem = joined(infeasible(4, 3), dense(3, 2, 10, 25), unbounded(3, 1), dense(4, 1, 10, 25))
     found = run(StandardForm.of(problem, tensors=tensors), 100, 1e-10)
     assert found.code.tolist() == [UNSOLVED] * 3 + [OPTIMAL] * 2 + [UNSOLVED, OPTIMAL]
-    assert found.steps[found.code == UNSOLVED].tolist() == [0] * 4
+    assert (found.steps > 0).all()
     solution = solve(problem, throw=False)
     statuses = [Status.INFEASIBLE] * 3 + [Status.OPTIMAL] * 2 + [Status.UNBOUNDED, Status.OPTIMAL]
     assert list(solution.status) == statuses  # type: ignore[arg-type]
@@ -309,7 +311,6 @@ def test_of_no_programs_there_are_no_solutions(batch: tuple[int, ...], matrices:
         assert np.asarray(found.status).shape == batch
 
 
-@pytest.mark.xfail(reason="one equality row of zeros stays and fixes nothing, several have no combinations")
 @pytest.mark.parametrize("rows", [1, 2])
 def test_equalities_without_an_entry_say_nothing(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
@@ -385,17 +386,17 @@ def test_far_sides_are_left_out_far_costs_are_lowered_and_near_ones_stay(tensors
     upper = tensor(5, 5, 1e15)
     problem = LinearProgram(tensor(1, -2, 1e9), tensor([1, 1, 1], [1, 0, 0]), tensor(4, 1e12), upper=upper)
     form = StandardForm.of(problem, tensors=tensors)
-    lowered, size, price = _of_size_one(form)
+    lowered, size, price = of_size_one(form)
     assert (size.tolist(), price.tolist()) == ([[5.0]], [[2.0]])
     assert lowered.h.tolist() == [[0.8, 0, 0, 0, 0, 1, 1, 0]]
     assert lowered.mask.tolist() == [[1, 0, 1, 1, 1, 1, 1, 0]]
     assert lowered.c.tolist() == [[0.5, -1, 1e3]]
-    whole, *_ = _of_size_one(form, lowered=False)
+    whole, *_ = of_size_one(form, lowered=False)
     assert whole.mask.tolist() == form.mask.tolist()
-    assert (float(whole.h.max()), float(whole.c.max())) == (2e14, 5e8)
+    assert (float(whole.h.max()), float(whole.c.max())) == (1.0, 1.0)
     plain = StandardForm.of(dense(0, 3), tensors=tensors)
     for part in (True, False):
-        same, size, price = _of_size_one(plain, lowered=part)
+        same, size, price = of_size_one(plain, lowered=part)
         assert same.mask.tolist() == plain.mask.tolist()
         torch.testing.assert_close(torch.as_tensor(same.h * size), torch.as_tensor(plain.h))
         torch.testing.assert_close(torch.as_tensor(same.c * price), torch.as_tensor(plain.c))
@@ -509,17 +510,16 @@ def test_what_is_met_or_paid_after_all_is_found_by_pivots_on_the_whole_program(k
     assert float((form.c * whole.point.x).sum()) == pytest.approx(value, rel=1e-9)
 
 
-TINY = pytest.mark.xfail(reason="a size far below the others is taken for the usual one")
-
-
-@pytest.mark.parametrize("tiny", [0.0, 1e-3, *(pytest.param(size, marks=TINY) for size in (1e-5, 1e-9, 1e-17))])
+@pytest.mark.parametrize("tiny", [0.0, 1e-3, 1e-5, 1e-9, 1e-17])
 @pytest.mark.parametrize("tensors", [False, True])
 def test_a_tiny_side_is_no_matter_for_the_steps(tiny: float, tensors: bool) -> None:
     base = dense(0, 1).element(0)
     b = base.b.abs() + 1
     b[0] = tiny
-    found = run(StandardForm.of(base.replace(b=b), tensors=tensors), 100, 1e-10)
-    assert found.code.tolist() == [OPTIMAL]
+    form = StandardForm.of(base.replace(b=b), tensors=tensors)
+    # Where it was taken for the usual size, the sizes of all are tried next.
+    assert OPTIMAL in [run(form, 100, 1e-10, lowered=lowered).code[0] for lowered in (True, False)]
+    assert solve(base.replace(b=b), Interior()).solver == "Interior"
 
 
 def test_a_mixture_of_far_and_near_programs_in_one_batch() -> None:

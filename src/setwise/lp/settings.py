@@ -30,7 +30,7 @@ class _Solver(ABC):
         Args:
             problem: The programs.
             max_steps: Most steps of an element; the solver's own limit by default.
-            tolerance: Largest residual and gap of an optimum (see :mod:`setwise.lp.solvers.residuals`).
+            tolerance: Largest residual and gap of an optimum (see :mod:`setwise.lp.solvers.verifier`).
             start: An earlier solution to start from.
 
         Returns:

@@ -57,7 +57,7 @@ class Solution:
         status: A :class:`Status`, or an array of them for a batch, so that ``status[k]`` is that of element k. Under
             transforms of ``torch.func`` and ``torch.compile``, the tensor that :meth:`codes` gives.
         primal_residual: Largest violation of a constraint, each relative to its own row's terms (see
-            :mod:`setwise.lp.solvers.residuals`).  # shape: (*batch,)
+            :mod:`setwise.lp.solvers.verifier`).  # shape: (*batch,)
         dual_residual: Largest entry of the stationarity condition, each relative to its own column's terms.
             # shape: (*batch,)
         gap: |primal - dual objective|, and what the dual residual may cost, relative to |c|'|z|.  # shape: (*batch,)

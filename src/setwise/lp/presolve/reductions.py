@@ -30,6 +30,7 @@ from setwise.lp.problem import LinearProgram
 from setwise.lp.solution import Duals, Solution, Status, merge, with_status
 from setwise.lp.solvers import tolerances as tol
 from setwise.lp.solvers.verifier import verify
+from setwise.lp.standard_form import largest
 
 Run = Callable[[LinearProgram, Solution | None], Solution]
 
@@ -74,7 +75,7 @@ class DependentRows:
     @classmethod
     def of(cls, E: Tensor | None) -> DependentRows | None:
         """For one dense matrix in double precision; None where all rows are needed."""
-        if E is None or len(E) < 2:
+        if E is None or not len(E):
             return None
         rows = unit(E)
         if bool(are_independent(rows)):
@@ -84,7 +85,7 @@ class DependentRows:
         basis, triangle = torch.linalg.qr(E[kept].T)
         combine = torch.linalg.solve_triangular(triangle.T, E @ basis, upper=False, left=False)
         # A coefficient that is rounding would make a contradiction of a large side.
-        noise = tol.REDUCED_COST_NOISE * combine.abs().amax(1, keepdim=True)
+        noise = tol.REDUCED_COST_NOISE * largest(combine).unsqueeze(1)
         combine = torch.where(combine.abs() > noise, combine, 0.0)
         combine[kept] = torch.eye(len(kept), dtype=E.dtype, device=E.device)
         if len(kept) == len(E) or not bool(

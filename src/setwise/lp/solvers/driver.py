@@ -25,6 +25,7 @@ from torch import Tensor
 from setwise import _checks
 from setwise.lp.presolve.equilibration import Equilibration, equilibrate
 from setwise.lp.presolve.reductions import presolved
+from setwise.lp.presolve.sizes import has_far
 from setwise.lp.problem import LinearProgram
 from setwise.lp.solution import Solution, Status, to_dtype, with_parts
 from setwise.lp.solvers import exterior_newton, highs, interior_point
@@ -102,8 +103,15 @@ class _Stages:
 
     def interior(self, steps: int, tolerance: float) -> None:
         places = self._unsolved()
-        if len(places):
-            self.take(interior_point.run(self._at(places), steps, tolerance), places)
+        if not len(places):
+            return
+        self.take(interior_point.run(self._at(places), steps, tolerance), places)
+        places = self._unsolved()
+        if len(places):  # what was taken for far beyond the others may have been met
+            far = has_far(self._at(places))
+            places = places[far if self.form.xp is np else far.numpy(force=True)]
+            if len(places):
+                self.take(interior_point.run(self._at(places), steps, tolerance, lowered=False), places)
 
     def simplex(self, steps: int, among: NDArray[np.bool_] | None = None, *, lowered: bool = False) -> None:
         places = self._unsolved() if among is None else (among & (self.outcome.code == UNSOLVED)).nonzero()[0]

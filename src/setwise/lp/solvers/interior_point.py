@@ -18,16 +18,17 @@ on the CPU. There is no certificate here for programs without an optimum: their 
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from setwise.lp.presolve.sizes import of_size_one
 from setwise.lp.solvers import tolerances as tol
-from setwise.lp.solvers.outcome import OPTIMAL, Outcome
-from setwise.lp.solvers.simplex import OptimalVertex, Program, crossover, programs, prove, simplex
+from setwise.lp.solvers.outcome import OPTIMAL, UNSOLVED, Outcome
+from setwise.lp.solvers.simplex import OptimalVertex, Program, Tableau, crossover, programs, prove, simplex
 from setwise.lp.standard_form import AnyArray, Array, Index, Point, StandardForm, dot, largest, select
 
 
@@ -44,13 +45,14 @@ class _Residual(NamedTuple):
     equality: AnyArray  # shape: (batch, p)
 
 
-def run(form: StandardForm, max_steps: int, tolerance: float) -> Outcome:
+def run(form: StandardForm, max_steps: int, tolerance: float, *, lowered: bool = True) -> Outcome:
     """Predictor-corrector steps until pivots from the active rows lead to a vertex, or to a point near an optimum.
 
     Args:
         form: The programs.
         max_steps: The most steps; there is a limit of its own.
         tolerance: Of residuals and gap, at which a point is near the optimum.
+        lowered: See :func:`~setwise.lp.presolve.sizes.of_size_one`.
     """
     result = Outcome.of(form)
     batch, _, p, n = form.sizes
@@ -60,7 +62,7 @@ def run(form: StandardForm, max_steps: int, tolerance: float) -> Outcome:
     with np.errstate(all="ignore"):  # what overflows ends without a result
         for first in range(0, batch, block):
             places = slice(first, first + block)
-            scaled, size, price = _of_size_one(form.select(places))
+            scaled, size, price = of_size_one(form.select(places), lowered=lowered)
             if n <= tol.FOLDED_VARIABLES:
                 scaled = scaled.folded()
             _Steps(scaled, size, price, places, result).run(min(max_steps, tol.IPM_MOST_STEPS), tolerance)
@@ -70,17 +72,20 @@ def run(form: StandardForm, max_steps: int, tolerance: float) -> Outcome:
 def by_simplex(form: StandardForm, point: Point, max_steps: int, *, lowered: bool) -> Outcome:
     """The simplex method for each program of a batch on NumPy arrays, from the rows that a point names active."""
     result = Outcome.of(form)
-    scaled, size, price = _of_size_one(form, lowered=lowered)
+    scaled, size, price = of_size_one(form, lowered=lowered)
     _, m, _, n = form.sizes
     most = min(max_steps * (1 + n // 10), tol.PIVOT_WORK // (n * (m + 2 * n)))
     for k, program in enumerate(programs(scaled)):
         with np.errstate(all="ignore"):
             slack = np.maximum(program.h - program.times(point.x[k] / size[k]), tol.TINY)
             try:
-                found = simplex(program, np.nan_to_num(point.z[k] / slack), most)
+                tableau = Tableau.crash(program, np.nan_to_num(point.z[k] / slack))
+                found = None if tableau is None else tableau.solve(most)
             except np.linalg.LinAlgError:
                 continue
-        result.store(k, found, size[k], price[k])
+        if tableau is not None:
+            result.store(k, found, size[k], price[k])
+            result.steps[k] = tableau.exchanges
     return result
 
 
@@ -88,7 +93,7 @@ def resume(form: StandardForm, start: Point) -> Outcome:
     """Pivots from the active rows of an earlier solution on NumPy arrays, where these make a vertex."""
     result = Outcome.of(form)
     _, _, p, n = form.sizes
-    scaled, size, price = _of_size_one(form)
+    scaled, size, price = of_size_one(form)
     for k, program in enumerate(programs(scaled)):
         active = (start.z[k] > tol.WARM_POSITIVE * start.z[k].max(initial=0.0)).nonzero()[0]
         if len(active) == n - p and np.isfinite(program.h[active]).all():
@@ -99,44 +104,6 @@ def resume(form: StandardForm, start: Point) -> Outcome:
     return result
 
 
-def _of_size_one(form: StandardForm, *, lowered: bool = True) -> tuple[StandardForm, AnyArray, AnyArray]:
-    """The programs with sides and costs of size 1, and what their sizes were.  # shape: (batch, 1).
-
-    Args:
-        form: The programs.
-        lowered: Leave out the rows whose side is far beyond all others, and lower costs that are: bounds that are never
-            met and penalties that are never paid need not be known to the last digit. The verifier has the true ones.
-    """
-    xp = form.xp
-    size, price = _usual_size(xp.concatenate([form.h, form.e], -1)), _usual_size(form.c)
-    c, h, e, mask = form.c / price, form.h / size, form.e / size, form.mask
-    if lowered:
-        far = h > tol.FAR_BEYOND
-        h, mask, c = xp.where(far, 0.0, h), xp.where(far, 0.0, mask), c.clip(-tol.FAR_COST, tol.FAR_COST)
-    return form.replaced(c=c, h=h, e=e, mask=mask), size, price
-
-
-def _usual_size(value: AnyArray) -> AnyArray:
-    """The largest size; where some lie far beyond the others, as bounds that are never met, the largest of the others.
-
-    1 where all are 0.  # shape: (batch, 1)
-    """
-    size: AnyArray = abs(value)
-    xp: Any = torch if isinstance(size, Tensor) else np
-    size = size.sort(-1).values if isinstance(size, Tensor) else np.sort(size)
-    below, above = size[:, :-1], size[:, 1:]
-    far = (above > tol.FAR_BEYOND * below) & (below > 0)
-    usual = size[:, -1:]
-    if bool(far.any()):
-        usual = xp.where(far.any(-1)[:, None], xp.where(_first(far), below, 0.0).sum(-1)[:, None], usual)
-    return xp.where(usual > 0, usual, 1.0)
-
-
-def _first(where: AnyArray) -> AnyArray:
-    """Only the first of the marked places of each row."""
-    return where & (where.cumsum(-1) == 1)
-
-
 class _Steps:
     """The steps of one block; programs that are done leave it."""
 
@@ -144,7 +111,7 @@ class _Steps:
         self.form, self.result = form, result
         self.size, self.price = size, price
         self.programs = list(programs(form if form.xp is np else form.numpy()))
-        self.places = list(range(len(result.code)))[places]
+        self.places = np.arange(len(result.code))[places]
         self.needed = form.c.shape[1] - form.e.shape[1]
         count, rows = form.h.shape
         # When to leave the interior: what the looks at the active rows have seen of each program.
@@ -167,9 +134,10 @@ class _Steps:
                 error = _error(self.form, it, residual)
                 near = near & ((error < tolerance) | ((error < tol.STALLED_ERROR) & (error > 0.5 * last)))
                 last = error
-            done = done | self._vertices(_array(weight), _array(mu), _array(near), step, it)
+            done = done | self._vertices(_array(weight), _array(mu), _array(near), step, it) | (step == max_steps)
             if bool(done.any()):
                 keep = ~done
+                self._leave(done, it, step)
                 if not bool(keep.any()):
                     return
                 it, residual, last, stuck = self._drop(keep, it, residual, last, stuck)
@@ -182,9 +150,19 @@ class _Steps:
         chosen = _array(keep)
         self.form, self.size, self.price = self.form.select(keep), self.size[keep], self.price[keep]
         self.before, self.tried, self.attempts = self.before[chosen], self.tried[chosen], self.attempts[chosen]
-        for name in ("programs", "places"):
-            setattr(self, name, [part for part, kept in zip(getattr(self, name), chosen, strict=True) if kept])
+        self.places = self.places[chosen]
+        self.programs = [program for program, kept in zip(self.programs, chosen, strict=True) if kept]
         return select(it, keep), select(residual, keep), *(part[keep] for part in parts)
+
+    def _leave(self, done: AnyArray, it: _Iterate, step: int) -> None:
+        """The last iterates of programs that have ended without an optimum."""
+        lost = _array(done) & (self.result.code[self.places] == UNSOLVED)
+        at = self.places[lost]
+        self.result.steps[at] = step
+        parts = ((it.x, self.size), (it.z * self.form.mask, self.price), (it.y, self.price))
+        for stored, (part, size) in zip(self.result.point, parts, strict=True):
+            last = (part * size)[lost]
+            stored[at] = self.form.xp.where(self.form.xp.isfinite(last), last, 0.0)
 
     def _vertices(self, ratio: Array, mu: Array, near: Array, step: int, it: _Iterate) -> AnyArray:
         """Look for optimal vertices; the programs that are done with it, those near an optimum in any case."""
@@ -215,7 +193,7 @@ class _Steps:
         right = np.concatenate([np.take_along_axis(h, active, 1), form.e[places]], 1)
         inverse = torch.linalg.inv_ex(torch.from_numpy(K)).inverse.numpy()
         point, good, _ = prove(K, inverse, right, active, (form.c[places], h, partial(form.times, A)))
-        at = np.array(self.places)[places[good]]
+        at = self.places[places[good]]
         for stored, part, size in zip(self.result.point, point, (self.size, self.price, self.price), strict=True):
             stored[at] = part[good] * size[places[good]]
         self.result.code[at], self.result.steps[at] = OPTIMAL, step

@@ -115,7 +115,7 @@ def crossover(program: Program, active: Index, *, pivots: int) -> OptimalVertex 
         The vertex, or None where it was not found.
     """
     try:
-        tableau = _Tableau(program, active)
+        tableau = Tableau(program, active)
     except np.linalg.LinAlgError:  # rows that depend on one another
         return None
     wrong = tableau.wrong()
@@ -133,11 +133,8 @@ def simplex(program: Program, ratio: Array, pivots: int) -> Found:
             on one another and on E are where the pivots start.  # shape: (k,)
         pivots: The most exchanges.
     """
-    active = crash_basis(program, ratio)
-    if active is None:
-        return None
-    tableau = _Tableau(program, active)
-    return tableau.vertex() if tableau.run(pivots, apart=True) else tableau.proof
+    tableau = Tableau.crash(program, ratio)
+    return None if tableau is None else tableau.solve(pivots)
 
 
 def crash_basis(program: Program, ratio: Array) -> Index | None:
@@ -174,7 +171,7 @@ def crash_basis(program: Program, ratio: Array) -> Index | None:
     return None
 
 
-class _Tableau:
+class Tableau:
     """Chosen rows, the inverse, slacks and multipliers, all changed by each pivot."""
 
     def __init__(self, program: Program, active: Index) -> None:
@@ -185,6 +182,16 @@ class _Tableau:
         self.slack[active] = 0.0
         self.cost, self.exchanges = program.c, 0
         self.proof: FarkasRay | RecessionRay | None = None  # set where the pivots end without a vertex
+
+    @classmethod
+    def crash(cls, program: Program, ratio: Array) -> Tableau | None:
+        """The one of a crash basis; None where there is none."""
+        active = crash_basis(program, ratio)
+        return None if active is None else cls(program, active)
+
+    def solve(self, pivots: int) -> Found:
+        """The simplex method in full."""
+        return self.vertex() if self.run(pivots, apart=True) else self.proof
 
     def wrong(self) -> int:
         """How many rows are broken or have a negative multiplier; what is not a number counts too."""
@@ -231,16 +238,20 @@ class _Tableau:
 
     def _primal_steps(self, chosen: Array, pivots: int) -> bool:
         """Exchanges until no multiplier is negative; whether they got there."""
+        idle, draw = 0, np.random.default_rng(0)
         for _ in range(pivots):
-            place = int(chosen.argmin()) if len(chosen) else 0
-            if not len(chosen) or chosen[place] >= -tol.PIVOT_NEEDED:
-                return bool(self.slack.min(initial=0.0) >= -tol.PIVOT_NEEDED)
+            negative = np.flatnonzero(chosen < -tol.PIVOT_NEEDED)
+            if not len(negative):
+                return True
+            # Where steps have no length, the least multiplier may go round in circles, and a random one does not.
+            place = int(chosen.argmin() if idle < tol.FEW_PIVOTS else draw.choice(negative))
             along = self.program.times(self.inverse[:, place])
             row = _least_ratio(self.slack, -along)
             if row is None:
                 K, right = self.program.system(self.active)
                 self.proof = RecessionRay(_solved(K, self.inverse, right), _without_noise(-self.inverse[:, place]))
                 return False
+            idle = 0 if self.slack[row] > tol.PIVOT_NEEDED else idle + 1
             self._exchange(place, row, self._row(row) @ self.inverse, along)
         return False
 

@@ -63,7 +63,7 @@ TO_THE_BOUNDARY = 0.995  # share of the longest step: iterates stay inside
 LEAST_SHRINK = 1e-8  # so that a step along which nothing shrinks is finite
 STALLED_ERROR = 1e-7  # an error below this that no longer halves is at the limit of rounding
 FEASIBILITY_CHECK = 1e-10  # accuracy of the program that says whether a ray has a feasible point
-IPM_MOST_STEPS = 50  # of one program; what takes longer is left to the embedding
+IPM_MOST_STEPS = 50  # of one program; what takes longer goes to HiGHS or the simplex method
 FEW_PIVOTS = 20  # beside one for each variable: more than a good start needs
 SIMPLEX_STEPS = 100  # pivots of the simplex method in full, times a tenth of the variables
 IPM_LATE = 1e-6  # mean product s z, below which the largest z / s are active even without a clear gap
@@ -73,7 +73,7 @@ IPM_CHANGED_ROWS = 0.6  # times the root of their number: active rows that may s
 IPM_PIVOT_ATTEMPTS = 3  # at pivots: each failure costs about as much as a step
 IPM_FIRST_LOOK = 2  # the step after which the active rows are looked at; before, they are those of the start
 IPM_SHORT_STEP = 0.1  # a step this short makes no progress
-IPM_SHORT_STEPS = 3  # so many of them: there is no optimum, and the embedding finds the certificate
+IPM_SHORT_STEPS = 3  # so many of them: there is no optimum, for which others have the proof
 
 # Simplex method
 

@@ -86,20 +86,42 @@ def verify(problem: LinearProgram, solution: Solution, tolerance: float, *, equi
 
 def check(form: StandardForm, outcome: Outcome, tolerance: float, *, charged: bool = True) -> tuple[Outcome, Residuals]:
     """What of the claims holds, on the programs' own numbers, and the residuals of the points."""
-    point = outcome.point
+    point, proof = outcome.point, outcome.proof
     result = residuals(form, point, charged=charged)
-    good = _array(result.worst() <= tolerance)
-    # A point that is optimal is so whatever was claimed.
-    code = np.where(((outcome.code == OPTIMAL) | (outcome.code == UNSOLVED)) & good, OPTIMAL, UNSOLVED)
-    proof = outcome.proof
-    if ((outcome.code == INFEASIBLE) | (outcome.code == UNBOUNDED)).any():
-        proof = Point(kept_ray(form, proof.x), completed(form, proof.z.clip(0), proof.y), proof.y)
-        empty = (outcome.code == INFEASIBLE) & _array(contradicts(form, proof.z, proof.y))
+    claimed = (outcome.code == OPTIMAL) | (outcome.code == UNSOLVED)
+    if (claimed & ~_array(result.worst() <= tolerance)).any():
+        # Multipliers that are rounding beside the others have slack beside them. Any that verify are a proof.
+        z, y = _without_noise(form, point.z, point.y)
+        cleaned = point._replace(z=completed(form, z, y, cost=form.c), y=y)
+        other = residuals(form, cleaned, charged=charged)
+        better = other.worst() < result.worst()
+        point = _chosen(form, better, cleaned, point)
+        result = Residuals(*(form.xp.where(better, *parts) for parts in zip(other, result, strict=True)))
+    code = np.where(claimed & _array(result.worst() <= tolerance), OPTIMAL, UNSOLVED)
+    if not claimed.all():
         # A ray proves nothing without a feasible point to start from.
         feasible = _array(result.primal <= max(tolerance, tol.UNBOUNDED_FEASIBLE))
-        falls = (outcome.code == UNBOUNDED) & feasible & _array(descends(form, proof.x))
-        code = np.where(empty, INFEASIBLE, np.where(falls, UNBOUNDED, code))
+        for clean in (False, True):
+            z, y = _without_noise(form, proof.z, proof.y) if clean else (proof.z, proof.y)
+            x = _without_noise(form, proof.x)[0] if clean else proof.x
+            tried = Point(kept_ray(form, x), completed(form, z.clip(0), y), y)
+            empty = (outcome.code == INFEASIBLE) & (code == UNSOLVED) & _array(contradicts(form, tried.z, tried.y))
+            falls = (outcome.code == UNBOUNDED) & (code == UNSOLVED) & feasible & _array(descends(form, tried.x))
+            code = np.where(empty, INFEASIBLE, np.where(falls, UNBOUNDED, code))
+            proof = _chosen(form, empty | falls, tried, proof)
     return Outcome(point, proof, code, outcome.steps), result
+
+
+def _without_noise(form: StandardForm, *parts: AnyArray) -> list[AnyArray]:
+    """The entries that are not rounding beside the largest of all parts, and zeros."""
+    peak = largest(form.xp.concatenate(parts, -1))[:, None]
+    return [form.xp.where(abs(part) > tol.MULTIPLIER_NOISE * peak, part, 0.0) for part in parts]
+
+
+def _chosen(form: StandardForm, where: AnyArray, one: Point, other: Point) -> Point:
+    """Parts of one point where a condition holds, of another elsewhere."""
+    where = torch.as_tensor(where, device=form.c.device) if form.xp is torch else where
+    return Point(*(form.xp.where(where[:, None], *parts) for parts in zip(one, other, strict=True)))
 
 
 def to_solution(
