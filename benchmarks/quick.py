@@ -25,6 +25,7 @@ import setwise
 from cases import Loss, binary, passes, soft_f1
 from harness import HERE, Action, Case, apart, exponent, extra_megabytes, interleave, one_thread, without_avx512
 from lp import Cell, draw, with_highs, with_setwise
+from lp_structured import CASES as STRUCTURED
 from records import too_much
 from setwise import metrics
 from setwise.lagrangian import project
@@ -95,6 +96,13 @@ def programs() -> Ratios:
         yield f"LP backward / HiGHS forward, {cell}", times["backward"].ms / times["HiGHS"].ms
 
 
+def structured_programs() -> Ratios:
+    """Programs with structure beside a loop over HiGHS: cold for the families, hot for the regret on grids."""
+    for name, case in STRUCTURED.items():
+        times = interleave(case(), 9)
+        yield f"LP {name} / HiGHS loop, batch 8", times["ours"].ms / times["HiGHS"].ms
+
+
 def large_arrays() -> Ratios:
     """Projection and hard metrics beside a sort of the same numbers."""
 
@@ -144,6 +152,7 @@ PARTS: list[Callable[[], Ratios]] = [
     auc_losses_without_avx512,
     other_losses,
     programs,
+    structured_programs,
     large_arrays,
     memory,
 ]

@@ -89,7 +89,9 @@ def read(
         if _checks.values_are_readable():
             _checks.all_finite(name, value)
     try:
-        shape = torch.broadcast_shapes(*(value.shape for value in given.values()))
+        shape = predicted.shape
+        if any(value.shape != shape for value in given.values()):
+            shape = torch.broadcast_shapes(*(value.shape for value in given.values()))
     except RuntimeError as error:
         shapes = ", ".join(f"`{name}` {tuple(value.shape)}" for name, value in given.items())
         raise _checks.InputError(f"Expected shapes that broadcast, but got {shapes}.") from error

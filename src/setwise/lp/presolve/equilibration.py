@@ -127,7 +127,9 @@ def _unit(*parts: Tensor) -> float:
 
 def in_usual_units(value: Tensor) -> bool:
     """Whether sides or costs need no unit of their own."""
-    return _unit(value) == 1.0
+    sizes = np.abs(value.numpy(force=True))
+    usual = 2.0**tol.USUAL_BITS
+    return bool(sizes.size and 1 / usual < sizes.max() and 0 < sizes.min() < usual) or _unit(value) == 1.0
 
 
 class _Entries(NamedTuple):

@@ -223,6 +223,9 @@ class _Batch:
     def _model(self, k: int, worker: int) -> Model:
         """The model with a program's matrix: that of all, or its own."""
         memory = self.memory
+        known = memory.models.get(worker)
+        if known is not None and self.one_matrix and known.rows is memory.rows:
+            return known
         if worker not in memory.models:
             memory.models[worker] = Model(self.highspy, self._options())
         model = memory.models[worker]

@@ -81,6 +81,8 @@ class Model:
             self._set(name, value)
         self.rows = Rows(np.zeros(0, int), np.zeros(0, int), np.zeros(0), (0, 0))
         self.now: Program | None = None
+        # One count at a time costs less than all that HiGHS tells; the simplex method counts in the first.
+        self.counts = _ITERATIONS[:1] if options["solver"] in ("simplex", "choose") else _ITERATIONS
         kinds = highspy.HighsModelStatus
         self.codes = {
             kinds.kOptimal: OPTIMAL,
@@ -113,9 +115,9 @@ class Model:
         for name in attempt:
             if name in _USUAL:  # the others are limits, which every attempt sets anew
                 self._set(name, self.options.get(name, _USUAL[name]))
-        # One value at a time costs less than all of them; the simplex method counts in the first.
-        names = _ITERATIONS[:1] if self.options["solver"] in ("simplex", "choose") else _ITERATIONS
-        steps = sum(max(0, self.solver.getInfoValue(name)[1]) for name in names)
+        steps = 0
+        for name in self.counts:
+            steps += max(0, self.solver.getInfoValue(name)[1])
         return self.codes.get(self.solver.getModelStatus()), steps
 
     def point(self) -> tuple[Array, Array]:
