@@ -8,7 +8,7 @@ gradient of the penalty function has gone, whatever the point is worth then.
 
     python benchmarks/convergence.py [--figure docs/research/convergence.png] [--out runs/convergence]
 
-Prints the tables of docs/linear-programs.md; one row for every run goes to ``<out>/convergence.csv``. Needs
+Prints the tables of docs/research/convergence.md; one row for every run goes to ``<out>/convergence.csv``. Needs
 ``setwise[dev]`` and about 200 s of one core.
 """
 

@@ -151,6 +151,14 @@ def test_modules_keep_it_and_copies_start_afresh(models: list[Any]) -> None:
     torch.testing.assert_close(copy.deepcopy(layer)(truth, **arguments), first)
 
 
+def test_a_matrix_with_a_graph_is_not_kept(models: list[Any]) -> None:
+    program, memory, scale = shortest_paths(7, 2), HotStart(), torch.ones((), dtype=DOUBLE, requires_grad=True)
+    for _ in range(2):
+        solve(program.replace(A_eq=scale * torch.as_tensor(program.A_eq)), memory=memory)
+    assert len(models) == 2
+    assert not any(getattr(part, "grad_fn", None) for part in vars(vars(memory)["stamp"])["parts"])
+
+
 def test_a_program_in_unusual_units_is_scaled_and_keeps_nothing() -> None:
     program, memory = shortest_paths(6, 2), HotStart()
     small = program.replace(c=1e-9 * program.c)

@@ -319,6 +319,7 @@ def test_every_setting_of_a_solver_matters() -> None:
         ({"solver": "highs"}, "solver"),
         ({"start": 1}, "start"),
         ({"gradient": 3}, "gradient"),
+        ({"memory": {}}, "memory"),
     ],
 )
 def test_arguments_of_the_wrong_kind_are_named(arguments: dict[str, Any], name: str) -> None:

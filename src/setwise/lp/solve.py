@@ -52,7 +52,8 @@ def solve(
         max_steps: Most steps of an element; the solver's own limit by default.
         tolerance: Relative residuals and gap of an optimum.
         start: An earlier solution to start from; under ``torch.func`` and ``torch.compile`` every solve starts afresh.
-        memory: What ``HiGHS`` keeps between calls over the same matrices; give the same object each time.
+        memory: What ``HiGHS`` keeps between calls over the same matrices; give the same object each time. The other
+            solvers keep nothing.
         throw: Raise :class:`LPError` where an element has no optimum; otherwise its status says so.
 
     Raises:
@@ -76,6 +77,8 @@ def solve(
         raise TypeError(f"Expected `solver` to be Interior(), ExteriorNewton() or HiGHS(), but got {solver!r}.")
     if start is not None and not isinstance(start, Solution):
         raise TypeError(f"Expected `start` to be an earlier Solution, but got {type(start).__name__}.")
+    if memory is not None and not isinstance(memory, HotStart):
+        raise TypeError(f"Expected `memory` to be a HotStart, but got {type(memory).__name__}.")
     _checks.in_range("tolerance", tolerance, 0.0, open_low=True)
     if max_steps is not None:
         _checks.is_count("max_steps", max_steps)

@@ -59,14 +59,16 @@ def active_rows(problem: LinearProgram, solution: Solution) -> Tensor:
     Strict complementarity: of multiplier and slack the larger one decides. Where that makes too many rows or too few,
     tight rows that carry a multiplier count too.
     """
-    dual, residual = torch.cat(solution.dual, -1), torch.cat(constraints(problem, solution.primal), -1)
+    dual = torch.cat(solution.dual, -1)
     m, p = problem.inequalities, problem.equalities
     equality = torch.zeros(dual.shape[-1], dtype=torch.bool, device=dual.device)
     equality[m : m + p] = True
+    pays = (dual > 0) | equality
+    if _checks.values_are_readable() and bool((pays.sum(-1) == problem.variables).all()):
+        return pays & solution.optimal.unsqueeze(-1)  # vertices where every row pays, as most solutions are
+    residual = torch.cat(constraints(problem, solution.primal), -1)
     active = (dual > -residual) | equality
     full = active.sum(-1, keepdim=True) == problem.variables
-    if _checks.values_are_readable() and bool(full.all()):  # vertices, as most solutions are
-        return active & solution.optimal.unsqueeze(-1)
     sides = (problem.b, problem.b_eq, problem.lower, problem.upper)
     size = 1 + torch.cat([side.expand(*dual.shape[:-1], -1) for side in sides], -1).abs()
     tight = ~full & (-residual <= tol.TIGHT * size) & (dual > 0)

@@ -98,7 +98,9 @@ class Stamp:
     """Some fields of a program, by which they are known again as long as nobody changes them."""
 
     def __init__(self, problem: LinearProgram, names: tuple[str, ...]) -> None:
-        self.names, self.parts = names, [getattr(problem, name) for name in names]
+        # A tensor with a graph is another one next time, and would keep that graph alive.
+        parts = (getattr(problem, name) for name in names)
+        self.names, self.parts = names, [None if getattr(part, "grad_fn", None) else part for part in parts]
         self.versions = [_version(part) for part in self.parts]
 
     def fits(self, problem: LinearProgram) -> bool:
@@ -107,12 +109,14 @@ class Stamp:
         return same and self.versions == [_version(part) for part in self.parts]
 
 
-def _is_same(part: Matrix, other: Matrix) -> bool:
+def _is_same(part: Matrix | None, other: Matrix) -> bool:
     """Whether two fields are one object, or matrices without rows, of which a program makes a new one each time."""
-    return part is other or (tuple(part.shape) == tuple(other.shape) and part.shape[-2:-1] == (0,))
+    if part is None or part is other:
+        return part is other
+    return tuple(part.shape) == tuple(other.shape) and part.shape[-2:-1] == (0,)
 
 
-def _version(part: Matrix) -> object:
+def _version(part: Matrix | None) -> object:
     """How often a tensor was changed in place; an object that equals no other where that is not known."""
     return part._version if isinstance(part, Tensor) and not part.is_inference() else object()  # noqa: SLF001
 

@@ -265,17 +265,18 @@ class _NormalEquations:
     """The matrix above, factored for a batch: an inverse where it is small, else Cholesky factors and a complement."""
 
     def __init__(self, form: StandardForm, weight: AnyArray) -> None:
-        matrix, E = torch.as_tensor(form.normal(weight)), torch.as_tensor(form.E)
         _, _, self.p, self.n = form.sizes
-        self.numpy = form.xp is np
+        self.numpy, xp = form.xp is np, form.xp
+        matrix, E = form.normal(weight), form.E
         self.inverse = None
         if self.n + self.p <= tol.PLAIN_INVERSE:
             if self.p:
-                E = E.expand(len(matrix), self.p, self.n)
-                zero = E.new_zeros(len(matrix), self.p, self.p)
-                matrix = torch.cat([torch.cat([matrix, E.mT], 2), torch.cat([E, zero], 2)], 1)
-            self.inverse = torch.linalg.inv_ex(matrix).inverse
+                E = xp.broadcast_to(E, (len(matrix), self.p, self.n))
+                zero = xp.zeros_like(E[:, :, :1]) * xp.zeros_like(E[:, :, :1]).mT
+                matrix = xp.concatenate([xp.concatenate([matrix, E.mT], 2), xp.concatenate([E, zero], 2)], 1)
+            self.inverse = _inverse(matrix)
             return
+        matrix, E = torch.as_tensor(matrix), torch.as_tensor(E)
         self.E, self.lower = E, _cholesky(matrix)
         if self.p:
             self.back = torch.cholesky_solve(E.mT.contiguous(), self.lower)  # shape: (batch, n, p)
@@ -283,19 +284,26 @@ class _NormalEquations:
 
     def solve(self, r: AnyArray, q: AnyArray) -> tuple[AnyArray, AnyArray]:
         """X and y for one right-hand side.  # shape: (batch, n), (batch, p)."""
-        right = torch.as_tensor(r)[..., None]
         if self.inverse is not None:
-            if self.p:
-                right = torch.cat([right, torch.as_tensor(q)[..., None]], 1)
-            whole = (self.inverse @ right)[..., 0]
-            x, y = whole[:, : self.n], whole[:, self.n :]
-        else:
-            x, y = torch.cholesky_solve(right, self.lower), torch.as_tensor(q)
-            if self.p:
-                y = torch.cholesky_solve(self.E @ x - y[..., None], self.schur)
-                x, y = x - self.back @ y, y[..., 0]
-            x = x[..., 0]
+            right = (torch if isinstance(r, Tensor) else np).concatenate([r, q], 1) if self.p else r
+            whole = (self.inverse @ right[..., None])[..., 0]
+            return whole[:, : self.n], whole[:, self.n :]
+        x, y = torch.cholesky_solve(torch.as_tensor(r)[..., None], self.lower), torch.as_tensor(q)
+        if self.p:
+            y = torch.cholesky_solve(self.E @ x - y[..., None], self.schur)
+            x, y = x - self.back @ y, y[..., 0]
+        x = x[..., 0]
         return (x.numpy(), y.numpy()) if self.numpy else (x, y)
+
+
+def _inverse(matrix: AnyArray) -> AnyArray:
+    """Inverses; those of singular matrices are not finite, and disturb no others."""
+    if isinstance(matrix, Tensor):
+        return torch.linalg.inv_ex(matrix).inverse
+    try:
+        return np.linalg.inv(matrix)
+    except np.linalg.LinAlgError:
+        return torch.linalg.inv_ex(torch.from_numpy(matrix)).inverse.numpy()
 
 
 def _cholesky(matrix: Tensor) -> Tensor:
