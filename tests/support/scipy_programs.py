@@ -15,7 +15,6 @@ import pytest
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import linprog
-from scipy.optimize.tests import test_linprog
 
 Array = NDArray[np.float64]
 
@@ -42,6 +41,8 @@ def plain(
 
 def main() -> int:
     """Run the tests of HiGHS with a ``linprog`` that notes what it is asked."""
+    from scipy.optimize.tests import test_linprog  # its marks are unknown to a pytest that collects this file
+
     seen: dict[bytes, tuple[tuple[Array, ...], int, float]] = {}
 
     def noted(*arguments: Any, **options: Any) -> Any:
