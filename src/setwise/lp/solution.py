@@ -46,6 +46,14 @@ class Duals(NamedTuple):
     upper: Tensor  # shape: (*batch, n)
 
 
+class Vertex(NamedTuple):
+    """The active rows of a vertex with their inverse, kept from the forward pass for the backward pass."""
+
+    rows: NDArray[np.intp]  # places among the rows of all constraints, shape: (n,)
+    K: NDArray[np.float64]  # shape: (n, n)
+    inverse: NDArray[np.float64]  # shape: (n, n)
+
+
 @dataclass(frozen=True, eq=False)
 class Solution:
     """The outcome for a batch of programs.
@@ -67,6 +75,7 @@ class Solution:
         ray: Where unbounded: a direction d that keeps every constraint with c'd = -1; zeros elsewhere.
             # shape: (*batch, n)
         solver: Which solver it was.
+        vertices: For the backward pass, where the solver kept them; :func:`~setwise.lp.solve` takes them off.
     """
 
     value: Tensor
@@ -80,6 +89,7 @@ class Solution:
     farkas: Duals
     ray: Tensor
     solver: str
+    vertices: Sequence[Vertex] = ()
 
     @property
     def optimal(self) -> Tensor:
@@ -130,12 +140,13 @@ def with_status(
         status=statuses if statuses.ndim else statuses.item(),
         farkas=Duals(*(torch.where(here, 0.0 if farkas is None else farkas[k], part) for k, part in enumerate(proof))),
         ray=torch.where(here, 0.0 if ray is None else ray.to(direction), direction),
+        vertices=(),
     )
 
 
 def _fieldwise(function: Callable[..., Tensor], *solutions: Solution) -> dict[str, Any]:
     """A function of tensors of shape (*batch, size), applied to every field but status; numbers have size 1."""
-    fields: dict[str, Any] = {}
+    fields: dict[str, Any] = {"vertices": ()}
     for name in ("value", "primal_residual", "dual_residual", "gap", "steps"):
         fields[name] = function(*(getattr(each, name).unsqueeze(-1) for each in solutions)).squeeze(-1)
     for name in ("primal", "ray"):

@@ -8,10 +8,11 @@ LU of each program (CSR on the CPU), conjugate gradients (operators), and under 
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -20,7 +21,7 @@ from setwise.lp.gradients import opaque
 from setwise.lp.gradients.sparse import SparseInverse
 from setwise.lp.operator import matvec, rmatvec
 from setwise.lp.problem import LinearProgram
-from setwise.lp.solution import Duals, Solution
+from setwise.lp.solution import Duals, Solution, Vertex
 from setwise.lp.solvers import tolerances as tol
 
 Solve: TypeAlias = Callable[[Tensor, bool], Tensor]  # K^+ r, or (K')^+ g where the second argument is set
@@ -64,10 +65,11 @@ def active_rows(problem: LinearProgram, solution: Solution) -> Tensor:
     equality = torch.zeros(dual.shape[-1], dtype=torch.bool, device=dual.device)
     equality[m : m + p] = True
     pays = (dual > 0) | equality
-    if _checks.values_are_readable() and bool((pays.sum(-1) == problem.variables).all()):
+    simple = pays.sum(-1, keepdim=True) == problem.variables
+    if _checks.values_are_readable() and bool(simple.all()):
         return pays & solution.optimal.unsqueeze(-1)  # vertices where every row pays, as most solutions are
     residual = torch.cat(constraints(problem, solution.primal), -1)
-    active = (dual > -residual) | equality
+    active = torch.where(simple, pays, (dual > -residual) | equality)
     full = active.sum(-1, keepdim=True) == problem.variables
     sides = (problem.b, problem.b_eq, problem.lower, problem.upper)
     size = 1 + torch.cat([side.expand(*dual.shape[:-1], -1) for side in sides], -1).abs()
@@ -80,6 +82,9 @@ class ActiveSet:
 
     def __init__(self, problem: LinearProgram, solution: Solution) -> None:
         self.solution = solution
+        if solution.vertices:
+            self.solve = linear_map(_by_vertices(solution.vertices, problem.batch_shape, solution.dual))
+            return
         with torch.no_grad():
             on = active_rows(problem, solution)
             if _checks.values_are_readable():
@@ -104,6 +109,26 @@ class ActiveSet:
         for _ in range(2 if twice else 1):
             v = corrected(v, self.solve(problem.c + combination(problem, v), True))
         return v
+
+
+def _by_vertices(vertices: Sequence[Vertex], batch: torch.Size, duals: Duals) -> Solve:
+    """K^-1 and its transpose of the vertices that the forward pass has kept, refined by one step."""
+    rows, K, inverse = (np.stack(parts) for parts in zip(*vertices, strict=True))
+    count = sum(part.shape[-1] for part in duals)
+
+    def solve(side: Tensor, transposed: bool) -> Tensor:  # noqa: FBT001 (as the type says)
+        given = side.to(torch.float64).expand(*batch, -1).reshape(len(rows), -1, 1).numpy(force=True)
+        matrix, inverted = (K.mT, inverse.mT) if transposed else (K, inverse)
+        given = given if transposed else np.take_along_axis(given, rows[..., None], 1)
+        x = inverted @ given
+        x += inverted @ (given - matrix @ x)
+        if transposed:
+            spread = np.zeros((len(rows), count, 1))
+            np.put_along_axis(spread, rows[..., None], x, 1)
+            x = spread
+        return torch.from_numpy(x).reshape(*batch, -1)
+
+    return solve
 
 
 def _factored(problem: LinearProgram, on: Tensor) -> Solve:

@@ -40,12 +40,13 @@ def attach(problem: LinearProgram, solution: Solution, gradient: str | Gradient)
         raise TypeError(
             f"Expected `gradient` to be a name or an object such as ImplicitGradient(), but got {gradient!r}."
         )
+    kept, solution = solution, replace(solution, vertices=())
     # What an operator holds, and what transforms differentiate by, is reached only by a graph that is made now.
     at_once = not (problem.has_entries and _checks.values_are_readable())
     if not (torch.is_grad_enabled() and (at_once or problem.requires_grad)):
         return solution
     fields = [getattr(problem, name) for name in FIELDS]
-    outputs = _Outputs(solution, gradient)
+    outputs = _Outputs(kept, gradient)
     function: type[torch.autograd.Function] = _Deferred
 
     def attached(part: Tensor, name: str) -> Tensor:

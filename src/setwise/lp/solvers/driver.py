@@ -155,9 +155,11 @@ class _Stages:
             checked.steps = checked.steps + self.outcome.steps  # of a stage that failed they were spent all the same
             self.outcome, self.residuals = checked, result
             return
+        places = cast("Index", places)
         mine = (*self.outcome.point, *self.outcome.proof, *cast("Residuals", self.residuals))
         for stored, part in zip(mine, (*checked.point, *checked.proof, *result), strict=True):
             stored[places] = part
+        self.outcome.vertices |= {int(places[k]): vertex for k, vertex in checked.vertices.items()}
         self.outcome.code[places] = checked.code
         self.outcome.steps[places] += checked.steps
 

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from setwise.lp.presolve.sizes import of_size_one
+from setwise.lp.solution import Vertex
 from setwise.lp.solvers import tolerances as tol
 from setwise.lp.solvers.outcome import OPTIMAL, UNSOLVED, Outcome
 from setwise.lp.solvers.simplex import OptimalVertex, Program, Tableau, crossover, programs, prove, simplex
@@ -192,11 +193,13 @@ class _Steps:
         h = np.where(form.mask[places] > 0, form.h[places], np.inf)
         right = np.concatenate([np.take_along_axis(h, active, 1), form.e[places]], 1)
         inverse = torch.linalg.inv_ex(torch.from_numpy(K)).inverse.numpy()
-        point, good, _ = prove(K, inverse, right, active, (form.c[places], h, partial(form.times, A)))
+        point, good, strict = prove(K, inverse, right, active, (form.c[places], h, partial(form.times, A)))
         at = self.places[places[good]]
         for stored, part, size in zip(self.result.point, point, (self.size, self.price, self.price), strict=True):
             stored[at] = part[good] * size[places[good]]
         self.result.code[at], self.result.steps[at] = OPTIMAL, step
+        for k in np.flatnonzero(strict) if len(self.result.code) <= tol.KEPT_VERTICES else ():
+            self.result.vertices[int(self.places[places[k]])] = Vertex(active[k], K[k], inverse[k])
         return good
 
     @staticmethod

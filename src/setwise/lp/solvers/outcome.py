@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 
 import numpy as np
 
-from setwise.lp.solution import Status
+from setwise.lp.solution import Status, Vertex
 from setwise.lp.solvers.simplex import FarkasRay, Found, OptimalVertex, RecessionRay
 from setwise.lp.standard_form import AnyArray, Index, Point, StandardForm
 
@@ -24,6 +24,7 @@ class Outcome:
     proof: Point  # a recession ray in x, Farkas multipliers in z and y; 0 where there is none
     code: Index  # shape: (batch,)
     steps: Index  # shape: (batch,)
+    vertices: dict[int, Vertex] = field(default_factory=dict)  # of the elements that are strict vertices
 
     @classmethod
     def of(cls, form: StandardForm) -> Self:
@@ -36,6 +37,8 @@ class Outcome:
         if isinstance(found, OptimalVertex):
             self._put(self.point, k, (found.x * size, found.z * price, found.y * price))
             self.code[k] = OPTIMAL
+            if found.strict and found.K is not None and found.inverse is not None:
+                self.vertices[k] = Vertex(found.active, found.K, found.inverse)
         elif isinstance(found, FarkasRay):
             self._put(self.proof, k, (None, found.z, found.y))  # true in any size
             self.code[k] = INFEASIBLE

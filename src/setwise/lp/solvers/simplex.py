@@ -84,6 +84,8 @@ class OptimalVertex(NamedTuple):
     y: Array  # shape: (p,)
     active: Index  # its rows of G, shape: (n - p,)
     strict: bool  # no other slack and no multiplier of its rows is 0, so that no other optimum exists
+    K: Array | None = None  # its rows and E, shape: (n, n)
+    inverse: Array | None = None  # to be refined
 
 
 class FarkasRay(NamedTuple):
@@ -292,7 +294,7 @@ class Tableau:
             inverse = np.asarray(np.linalg.inv(K), np.float64) if again else self.inverse
             (x, z, y), good, strict = prove(K[None], inverse[None], right[None], self.active[None], rest)
             if good[0]:
-                return OptimalVertex(x[0], z[0], y[0], self.active, bool(strict[0]))
+                return OptimalVertex(x[0], z[0], y[0], self.active, bool(strict[0]), K, inverse)
         return None
 
 

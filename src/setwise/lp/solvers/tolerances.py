@@ -141,6 +141,8 @@ HIGHS_SMALLEST_ENTRY = 1e-12  # the least that it can be set to keep
 # Sizes at which one way becomes faster than another
 
 CACHED_ENTRIES = 100_000  # entries of G over a block that stays in the cache with what is computed from it
+KEPT_VERTICES = 64  # of a batch: of more, to factor them again costs less than to keep each
+KEPT_ENTRIES = 10_000_000  # of all inverses kept for the backward pass: 80 MB, and as much for the rows
 VERTICES_AT_ONCE = 8  # that are proven in one go rather than one by one
 FOLDED_VARIABLES = 32  # up to which bounds are rows like others
 PLAIN_INVERSE = 64  # variables up to which an inverse is faster than a factorization and its calls

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from setwise.lp.problem import LinearProgram
-from setwise.lp.solution import Duals, Solution
+from setwise.lp.solution import Duals, Solution, Vertex
 from setwise.lp.solvers import tolerances as tol
 from setwise.lp.solvers.matrix_free import MatrixFreeForm
 from setwise.lp.solvers.outcome import INFEASIBLE, OPTIMAL, STATUS, UNBOUNDED, UNSOLVED, Outcome
@@ -109,7 +109,8 @@ def check(form: StandardForm, outcome: Outcome, tolerance: float, *, charged: bo
             falls = (outcome.code == UNBOUNDED) & (code == UNSOLVED) & feasible & _array(descends(form, tried.x))
             code = np.where(empty, INFEASIBLE, np.where(falls, UNBOUNDED, code))
             proof = _chosen(form, empty | falls, tried, proof)
-    return Outcome(point, proof, code, outcome.steps), result
+    vertices = {k: vertex for k, vertex in outcome.vertices.items() if code[k] == OPTIMAL}
+    return Outcome(point, proof, code, outcome.steps, vertices), result
 
 
 def _without_noise(form: StandardForm, *parts: AnyArray) -> list[AnyArray]:
@@ -156,7 +157,22 @@ def to_solution(
         farkas=Duals(*duals[4:]),
         ray=ray,
         solver=solver,
+        vertices=_kept(form, outcome),
     )
+
+
+def _kept(form: StandardForm, outcome: Outcome) -> list[Vertex]:
+    """The vertices of a batch where all elements have one, their rows counted over all constraints."""
+    count, m, p, n = form.sizes
+    if len(outcome.vertices) < count or count * n * n > tol.KEPT_ENTRIES:
+        return []
+    # G has the rows [A; -I; I] without absent blocks; all constraints are A, E, lower and upper bounds.
+    places = np.concatenate([np.arange(m), m + p + np.arange(n) + n * (not form.has_lower), m + p + n + np.arange(n)])
+    below = m + np.arange(p)
+    return [
+        vertex._replace(rows=np.concatenate([places[vertex.rows], below]))
+        for _, vertex in sorted(outcome.vertices.items())
+    ]
 
 
 def _divided(xp: Any, part: AnyArray, size: AnyArray, where: NDArray[np.bool_]) -> AnyArray:
