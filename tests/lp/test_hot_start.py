@@ -78,11 +78,21 @@ def test_the_same_examples_start_from_their_last_bases_and_others_do_not() -> No
     again = solve(program.replace(c=program.c * 1.001), memory=memory)
     assert int(first.steps.min()) > 0
     assert int(again.steps.max()) == 0
-    assert memory.hot
     solve(program.replace(c=costs(9, 5, 40)), memory=memory)
-    assert not vars(memory)["hot"]  # bases of other examples saved nothing
+    assert memory.pause == 1  # bases of other examples saved nothing
     cold = solve(program, memory=memory)
     assert torch.equal(cold.steps, first.steps)
+    assert int(solve(program, memory=memory).steps.max()) == 0  # and these are the same again
+
+
+def test_where_bases_never_help_they_are_tried_less_and_less() -> None:
+    program, memory = shortest_paths(8, 4), HotStart()
+    pauses = []
+    for seed in range(20):
+        solve(program.replace(c=costs(seed, 4, 40)), memory=memory)
+        pauses.append(memory.length)
+    assert pauses[-1] == 8
+    assert pauses == sorted(pauses)
 
 
 @pytest.mark.parametrize("which", ["in place", "another tensor", "settings", "tolerance"])

@@ -47,12 +47,12 @@ class _Solver(ABC):
 class Interior(_Solver):
     """Interior-point method with exact vertices: the default for dense programs, on any device.
 
-    From a ``start`` pivots or the exterior method come first, and only what they leave is solved from the inside. What
-    no stage solves goes to HiGHS where highspy is installed, unless ``max_steps`` sets a limit.
+    From a ``start`` pivots come first, and only what they leave is solved from the inside. What the steps leave goes to
+    HiGHS where highspy is installed, unless ``max_steps`` sets a limit, and to the simplex method elsewhere.
 
     Args:
-        switch_tolerance: Relative accuracy at which the interior steps stop where no vertex was proven before, and the
-            exterior method takes over.
+        switch_tolerance: Relative accuracy at which the interior steps stop where no vertex was proven before, and
+            pivots start from the rows of the largest ratios of multiplier and slack.
     """
 
     switch_tolerance: float = tol.SWITCH

@@ -45,7 +45,7 @@ def solve(
         problem: The programs.
         solver: ``Interior()``, ``ExteriorNewton()`` or ``HiGHS()``. By default programs with few entries that are not 0
             (at most n^2 / 10), those in CSR and very large ones go to ``HiGHS`` where highspy is installed, and to
-            ``Interior`` what that leaves open; all others to ``Interior``: dense ones, small ones, those on other
+            ``Interior`` what that leaves open; all others to ``Interior``: dense ones, small ones, dense ones on other
             devices, and those whose matrices are operators. ``solution.solver`` says which it was.
         gradient: How the point is differentiated: ``"implicit"``, ``"value"``, ``"smoothed"``, ``"unrolled"`` or an
             object of :mod:`setwise.lp.gradients`. The value always has its exact derivative.
@@ -119,9 +119,10 @@ def _solve(
 def _prefers_highs(problem: LinearProgram) -> bool:
     """Whether a simplex method for sparse matrices is likely to be faster than dense n x n systems.
 
-    Measured on the CPU, batches of 1 and 8, against :class:`Interior`: from some 30 variables on the times cross where
-    the matrices have n^2 / 10 entries that are not 0. Structured programs (flows, transport, least absolute values,
-    knapsacks, paths) have far fewer and take 4 to 60 times as long from the inside (``benchmarks/lp_structured.py``).
+    Measured on the CPU, batches of 1 and 8, against :class:`Interior` (``benchmarks/lp_crossover.py``): the times cross
+    where a share of n^2 of the entries is not 0 that falls with n, about 1/2 at 30 variables, 1/4 at 60, 1/6 at 120 and
+    1/10 at 240; below 30 variables they differ little. Structured programs (flows, transport, least absolute values,
+    knapsacks, paths) have far fewer (``benchmarks/lp_structured.py``).
     """
     if not problem.has_entries or not _has_few_entries(problem):
         return False

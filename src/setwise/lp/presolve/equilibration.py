@@ -219,9 +219,12 @@ def _is_well_scaled(A: Tensor, E: Tensor) -> bool:
         peaks = [part.amax(-1) for part in rows]
         columns = [part.amax(-2) for part in rows]
         peaks += [torch.maximum(*torch.broadcast_tensors(*columns))] if len(columns) == 2 else columns
-    return all(
-        bool(((peak == 0) | ((peak <= tol.WELL_SCALED) & (peak >= 1 / tol.WELL_SCALED))).all()) for peak in peaks
-    )
+    limit = tol.WELL_SCALED
+    for peak in (part for part in peaks if part.numel()):
+        most, least = float(peak.amax()), float(peak.amin())
+        if most > limit or (least < 1 / limit and not bool(((peak == 0) | (peak >= 1 / limit)).all())):
+            return False
+    return True
 
 
 class Scaling(NamedTuple):

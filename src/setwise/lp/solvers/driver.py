@@ -33,7 +33,7 @@ from setwise.lp.solvers import newton_systems as systems
 from setwise.lp.solvers import tolerances as tol
 from setwise.lp.solvers.matrix_free import MatrixFreeForm
 from setwise.lp.solvers.outcome import INFEASIBLE, OPTIMAL, UNBOUNDED, UNSOLVED, Outcome
-from setwise.lp.solvers.verifier import Residuals, check, completed, on_bounds, to_solution, tolerance_for, verify
+from setwise.lp.solvers.verifier import Residuals, check, on_bounds, to_solution, tolerance_for, verify
 from setwise.lp.standard_form import Index, Point, StandardForm, largest, select
 
 if TYPE_CHECKING:
@@ -147,9 +147,7 @@ class _Stages:
     def take(self, found: Outcome, places: Index | None = None) -> None:
         """Verify what a stage found, and keep it."""
         form = self.form if places is None else self._at(places)
-        x, z, y = on_bounds(form, found.point)
-        # Costs may have been lowered: the bounds pay for the true ones.
-        found.point = Point(x, completed(form, z, y, cost=form.c), y)
+        found.point = on_bounds(form, found.point)
         checked, result = check(form, found, self.tolerance, charged=self.charged)
         if form is self.form:
             checked.steps = checked.steps + self.outcome.steps  # of a stage that failed they were spent all the same

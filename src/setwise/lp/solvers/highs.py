@@ -1,7 +1,7 @@
 """HiGHS interface (extra ``lp``): simplex, interior-point and first-order methods for sparse programs, on the CPU.
 
-Programs that share their matrices share one model: costs, sides and bounds are changed in place, and each solve starts
-from the basis of the one before. A :class:`HotStart` keeps the model for the next call too.
+Programs that share their matrices share one model, in which costs, sides and bounds are changed in place. A
+:class:`HotStart` keeps the model for the next call, and the bases from which each place of the batch may start then.
 
 What HiGHS says is not taken on trust: residuals and gap are computed here from the program itself, and a program is
 called infeasible or unbounded only beside a certificate that was checked. Where HiGHS gives no ray, or does not know,
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -100,7 +101,7 @@ def _run(
     """Solve, verify, and try again in other ways what was claimed and does not hold; ``back`` undoes a scaling."""
     batch = _Batch(settings, problem, max_steps, level, memory)
     batch.run(start)
-    solution = back(batch.solution(level))
+    solution, name = back(batch.solution(level)), f"HiGHS({settings.method})"
     for attempt in _RETRIES:
         status, claims = np.asarray(solution.status, dtype=object).reshape(-1), batch.outcome.code
         again = [k for k in range(len(claims)) if claims[k] != UNSOLVED and status[k] is not STATUS[claims[k]]]
@@ -108,8 +109,8 @@ def _run(
             break
         for k in again:
             batch.solve(k, (attempt,))
-        solution = back(batch.solution(level))
-    return solution
+        solution, name = back(batch.solution(level)), f"HiGHS({settings.method}), HiGHS({attempt['solver']})"
+    return replace(solution, solver=name)
 
 
 class _Batch:
@@ -172,7 +173,7 @@ class _Batch:
         model = self._model(k, worker)
         code = self._attempts(k, model, program, attempts, self.bases[k] if attempts is _ATTEMPTS else None)
         self.x[k], self.y[k] = model.point()
-        if self.one_matrix and self.memory.hot:
+        if self.one_matrix and self.memory.asks_for_bases:
             self.bases[k] = model.solver.getBasis() if code == OPTIMAL else None
         if code == INFEASIBLE and not self._farkas(k, model.solver.getDualRay()):
             code = None

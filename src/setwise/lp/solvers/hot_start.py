@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from threading import Lock
 from typing import Any, NamedTuple
 
@@ -22,9 +23,9 @@ class HotStart:
 
     It serves programs over the same matrices (the same tensors, not changed in between) with the same settings, in
     which costs, sides and bounds may differ; for any others it starts afresh. Each place of a batch starts from the
-    basis that it ended with, for as long as that saves half of the iterations: in a training that sees the same
-    examples in the same order it does, where batches are drawn anew it does not. Where several points are optimal,
-    which one is found may depend on the calls before.
+    basis that it ended with, where that saves half of the iterations: in a training that sees the same examples in the
+    same order it does. Where it does not, as in batches drawn anew, it is tried again after 1, 2, 4, ... calls. Where
+    several points are optimal, which one is found may depend on the calls before.
 
     Examples:
         >>> import torch
@@ -48,8 +49,8 @@ class HotStart:
         self.models: dict[int, Model] = {}  # by worker
         self.dependent: tuple[DependentRows | None] | None = None  # None until they were looked for
         self.bases: list[Any] = []
-        self.cold: float | None = None  # mean iterations without them
-        self.hot = True
+        self.cold = math.inf  # mean iterations without them
+        self.pause = self.length = 0  # calls to go without them, and how many it was last time
 
     @property
     def lock(self) -> Lock:
@@ -79,15 +80,22 @@ class HotStart:
 
     def starts(self, count: int) -> list[Any]:
         """A basis, or None, for each program of a batch."""
-        return list(self.bases) if self.hot and len(self.bases) == count else [None] * count
+        return list(self.bases) if not self.pause and len(self.bases) == count else [None] * count
+
+    @property
+    def asks_for_bases(self) -> bool:
+        """Whether the next call may start from those of this one."""
+        return self.pause <= 1
 
     def note(self, bases: list[Any], steps: float, *, hot: bool) -> None:
-        """Keep the bases of a batch, unless to start from the ones before did not pay."""
+        """Keep the bases of a batch; where to start from the ones before did not pay, do without them for a while."""
+        self.bases, self.pause = bases, max(0, self.pause - 1)
         if not hot:
             self.cold = steps
-        elif self.cold is not None and steps > tol.HOT_SHARE * self.cold:
-            self.hot = False
-        self.bases = bases if self.hot else []
+        elif steps > tol.HOT_SHARE * self.cold:
+            self.pause = self.length = min(max(1, 2 * self.length), tol.HOT_PAUSE)
+        else:
+            self.length = 0
 
     def __reduce__(self) -> tuple[type[HotStart], tuple[()]]:
         """Copies and pickles start afresh."""

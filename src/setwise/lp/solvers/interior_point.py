@@ -158,6 +158,8 @@ class _Steps:
     def _leave(self, done: AnyArray, it: _Iterate, step: int) -> None:
         """The last iterates of programs that have ended without an optimum."""
         lost = _array(done) & (self.result.code[self.places] == UNSOLVED)
+        if not lost.any():
+            return
         at = self.places[lost]
         self.result.steps[at] = step
         parts = ((it.x, self.size), (it.z * self.form.mask, self.price), (it.y, self.price))

@@ -240,13 +240,14 @@ class Tableau:
 
     def _primal_steps(self, chosen: Array, pivots: int) -> bool:
         """Exchanges until no multiplier is negative; whether they got there."""
-        idle, draw = 0, np.random.default_rng(0)
+        idle = 0
         for _ in range(pivots):
-            negative = np.flatnonzero(chosen < -tol.PIVOT_NEEDED)
-            if not len(negative):
+            place = int(chosen.argmin()) if len(chosen) else 0
+            if not len(chosen) or chosen[place] >= -tol.PIVOT_NEEDED:
                 return True
             # Where steps have no length, the least multiplier may go round in circles, and a random one does not.
-            place = int(chosen.argmin() if idle < tol.FEW_PIVOTS else draw.choice(negative))
+            if idle >= tol.FEW_PIVOTS:
+                place = int(np.random.default_rng(idle).choice(np.flatnonzero(chosen < -tol.PIVOT_NEEDED)))
             along = self.program.times(self.inverse[:, place])
             row = _least_ratio(self.slack, -along)
             if row is None:

@@ -134,6 +134,7 @@ HIGHS_MOST_TOLERANCE = 1e-3  # beyond it stops at points that no certificate can
 HIGHS_PDLP_SHARE = 0.1  # of the tolerance: its residuals are norms over all rows, ours are of each row
 HIGHS_PRESOLVE_FROM = 20_000  # rows and columns: below, presolve costs more than it saves, and hides rays
 HOT_SHARE = 0.5  # of the iterations from the slack basis: to start from an earlier one must save that much
+HOT_PAUSE = 64  # the most calls without a hot start, after several in turn that did not pay
 HIGHS_FEASIBLE = 1e-6  # a point that breaks the constraints by more is not feasible
 HIGHS_SMALL_ENTRY = 1e-9  # HiGHS drops smaller matrix entries by default
 HIGHS_SMALLEST_ENTRY = 1e-12  # the least that it can be set to keep

@@ -90,7 +90,8 @@ def check(form: StandardForm, outcome: Outcome, tolerance: float, *, charged: bo
     result = residuals(form, point, charged=charged)
     claimed = (outcome.code == OPTIMAL) | (outcome.code == UNSOLVED)
     if (claimed & ~_array(result.worst() <= tolerance)).any():
-        # Multipliers that are rounding beside the others have slack beside them. Any that verify are a proof.
+        # Multipliers that are rounding beside the others have slack beside them, and for costs that were lowered the
+        # bounds have to pay. Any multipliers that verify are a proof.
         z, y = _without_noise(form, point.z, point.y)
         cleaned = point._replace(z=completed(form, z, y, cost=form.c), y=y)
         other = residuals(form, cleaned, charged=charged)
@@ -136,9 +137,12 @@ def to_solution(
     value = dot(form.c, point.x)
     for kind, limit in ((INFEASIBLE, xp.inf), (UNBOUNDED, -xp.inf)):
         value[code == kind] = limit
-    price, fall = -dot(form.h, proof.z) - dot(form.e, proof.y), -dot(form.c, proof.x)
-    farkas = Point(proof.x, *(_divided(xp, part, price, code == INFEASIBLE) for part in (proof.z, proof.y)))
-    ray = _divided(xp, proof.x, fall, code == UNBOUNDED)
+    farkas, ray = form.zero(), xp.zeros_like(form.c)
+    if (code == INFEASIBLE).any():
+        price = -dot(form.h, proof.z) - dot(form.e, proof.y)
+        farkas = Point(proof.x, *(_divided(xp, part, price, code == INFEASIBLE) for part in (proof.z, proof.y)))
+    if (code == UNBOUNDED).any():
+        ray = _divided(xp, proof.x, -dot(form.c, proof.x), code == UNBOUNDED)
     parts = (point.x, ray, *form.duals(point), *form.duals(farkas), xp.stack([value, *result], -1))
     # One tensor, taken apart, costs less than many.
     sizes = [part.shape[-1] for part in parts]
@@ -177,8 +181,6 @@ def _kept(form: StandardForm, outcome: Outcome) -> list[Vertex]:
 
 def _divided(xp: Any, part: AnyArray, size: AnyArray, where: NDArray[np.bool_]) -> AnyArray:
     """A certificate divided by its size where there is one, zeros elsewhere.  # shape: (batch, k)."""
-    if not where.any():
-        return xp.zeros_like(part)
     here = torch.as_tensor(where, device=part.device) if isinstance(part, Tensor) else where
     return xp.where(here[:, None], part / xp.where(here, size, 1.0)[:, None], 0.0)
 
