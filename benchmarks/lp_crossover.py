@@ -24,7 +24,7 @@ def draw(batch: int, n: int, m: int, density: float) -> lp.LinearProgram:
     A = g.normal(size=(batch, m, n)) * (g.random((batch, m, n)) < density)
     b = np.einsum("bmn,bn->bm", A, g.random((batch, n))) + 0.1 + g.random((batch, m))
     c = g.random((batch, n)) - np.einsum("bmn,bm->bn", A, g.random((batch, m))) / m**0.5
-    return lp.LinearProgram(*map(torch.from_numpy, (c, A, b)), upper=2.0)
+    return lp.LinearProgram(torch.from_numpy(c), torch.from_numpy(A), torch.from_numpy(b), upper=2.0)
 
 
 def main() -> None:
