@@ -1,7 +1,7 @@
 """Where the default solver should change: `Interior` beside `HiGHS` by size, density and batch.
 
-Random feasible, bounded programs of n variables and n / 2 or 2 n rows, of which a share of the entries is not 0. Each cell
-is (entries / n^2): (time of Interior / time of HiGHS), above 1 where HiGHS is the faster one.
+Random feasible, bounded programs of n variables and n / 2 or 2 n rows, of which a share of the entries is not 0. Each
+cell is (entries / n^2): (time of Interior / time of HiGHS), above 1 where HiGHS is the faster one.
 
     python benchmarks/lp_crossover.py
 """
