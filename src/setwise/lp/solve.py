@@ -73,15 +73,7 @@ def solve(
         tensor([-0.5000, -0.5000], dtype=torch.float64)
     """
     check_program("problem", problem)
-    if solver is not None and not hasattr(solver, "run"):
-        raise TypeError(f"Expected `solver` to be Interior(), ExteriorNewton() or HiGHS(), but got {solver!r}.")
-    if start is not None and not isinstance(start, Solution):
-        raise TypeError(f"Expected `start` to be an earlier Solution, but got {type(start).__name__}.")
-    if memory is not None and not isinstance(memory, HotStart):
-        raise TypeError(f"Expected `memory` to be a HotStart, but got {type(memory).__name__}.")
-    _checks.in_range("tolerance", tolerance, 0.0, open_low=True)
-    if max_steps is not None:
-        _checks.is_count("max_steps", max_steps)
+    _check_options(solver, max_steps, tolerance, start, memory)
     if not _checks.values_are_readable():
         return attach(*opaque.solve(problem, solver or _solve, max_steps, tolerance, throw=throw), gradient)
     with torch.no_grad():
@@ -94,6 +86,19 @@ def solve(
     if throw and not bool(solution.optimal.all()):
         raise LPError(solution)
     return attach(problem, solution, gradient)
+
+
+def _check_options(solver: object, max_steps: int | None, tolerance: float, start: object, memory: object) -> None:
+    """Refuse options of another kind or out of range."""
+    if solver is not None and not hasattr(solver, "run"):
+        raise TypeError(f"Expected `solver` to be Interior(), ExteriorNewton() or HiGHS(), but got {solver!r}.")
+    if start is not None and not isinstance(start, Solution):
+        raise TypeError(f"Expected `start` to be an earlier Solution, but got {type(start).__name__}.")
+    if memory is not None and not isinstance(memory, HotStart):
+        raise TypeError(f"Expected `memory` to be a HotStart, but got {type(memory).__name__}.")
+    _checks.in_range("tolerance", tolerance, 0.0, open_low=True)
+    if max_steps is not None:
+        _checks.is_count("max_steps", max_steps)
 
 
 def _solve(

@@ -41,16 +41,21 @@ def dot(x: AnyArray, y: AnyArray) -> AnyArray:
     return torch.linalg.vecdot(x, y) if isinstance(x, Tensor) else np.vecdot(x, y)
 
 
-def largest(x: AnyArray, axis: int = -1) -> AnyArray:
-    """Largest absolute value along an axis, 0 where that is empty."""
-    if not x.shape[axis]:
-        return x.sum(axis)
-    return x.abs().amax(axis) if isinstance(x, Tensor) else np.abs(x).max(axis)
+def largest(x: AnyArray) -> AnyArray:
+    """Largest absolute value of each row, 0 for empty rows."""
+    return _peak(abs(x), -1)
 
 
 def select(parts: Parts, index: AnyArray) -> Parts:
     """The same parts at some places of the batch."""
     return type(parts)(*(part[index] for part in parts))
+
+
+def _peak(x: AnyArray, axis: int) -> AnyArray:
+    """Largest of values that are not negative along an axis, 0 where that is empty."""
+    if not x.shape[axis]:
+        return x.sum(axis)
+    return x.amax(axis) if isinstance(x, Tensor) else x.max(axis)
 
 
 class Point(NamedTuple):
@@ -300,7 +305,7 @@ class StandardForm:
     @cached_property
     def peaks(self) -> tuple[AnyArray, AnyArray, AnyArray]:
         """Largest entries of the rows of G, the rows of E and the columns of both.  # shape: (batch, k), ..., n)."""
-        xp, ones = self.xp, self.xp.ones_like(self.c)
-        rows = xp.broadcast_to(largest(self.A), (len(ones), self.A.shape[1]))
-        columns = xp.maximum(largest(self.A, -2), largest(self.E, -2))
-        return self.with_bounds(rows, ones, ones), largest(self.E), columns
+        xp, ones, (A, E) = self.xp, self.xp.ones_like(self.c), self.magnitudes
+        rows = xp.broadcast_to(_peak(A, -1), (len(ones), A.shape[1]))
+        columns = xp.maximum(_peak(A, -2), _peak(E, -2))
+        return self.with_bounds(rows, ones, ones), _peak(E, -1), columns

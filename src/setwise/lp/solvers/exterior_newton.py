@@ -68,17 +68,11 @@ def run(
         residual = _distance(form, point)
         code = torch.where(residual <= tolerance, OPTIMAL, _rays(form, before, point))
         better = residual < best
-        stalled = torch.where(residual < 0.5 * best, 0.0, stalled + 1)
+        stalled = torch.where(residual < tol.OUTER_PROGRESS * best, 0.0, stalled + 1)
         best = torch.where(better, residual, best)
-        # Outer steps are not monotone: the best point so far is the answer.
-        for kept, value in zip(result.point, point, strict=True):
-            kept[places[better]] = value[better]
-        rays = (code == INFEASIBLE) | (code == UNBOUNDED)
-        for kept, value, old in zip(result.proof, point, before, strict=True):
-            kept[places[rays]] = (value - old)[rays]
-        done = (code != UNSOLVED) | (stalled >= tol.STALLED_OUTER_STEPS)
-        result.code[places[rays].numpy(force=True)] = code[rays].numpy(force=True)
+        _store(result, before, point, code, better, places)
         result.steps[places.numpy(force=True)] = steps
+        done = (code != UNSOLVED) | (stalled >= tol.STALLED_OUTER_STEPS)
         keep = (~done).nonzero().squeeze(-1)
         if keep.numel() == 0:
             break
@@ -87,11 +81,21 @@ def run(
         system = system.select(keep)
         best, stalled = best[keep], stalled[keep]
         worst = float(residual[keep].max())
-        if worst > 0.25 * last:
+        if worst > tol.SLOW_OUTER_STEP * last:
             # A larger sigma makes outer steps longer but the inner systems worse conditioned.
             sigma = min(sigma * growth, tol.LARGEST_SIGMA)
         last = worst
     return result
+
+
+def _store(result: Outcome, before: Point, point: Point, code: Tensor, better: Tensor, places: Tensor) -> None:
+    """Outer steps are not monotone: the best point so far is the answer. A certificate is the last difference."""
+    for kept, value in zip(result.point, point, strict=True):
+        kept[places[better]] = value[better]
+    rays = (code == INFEASIBLE) | (code == UNBOUNDED)
+    for kept, value, old in zip(result.proof, point, before, strict=True):
+        kept[places[rays]] = (value - old)[rays]
+    result.code[places[rays].numpy(force=True)] = code[rays].numpy(force=True)
 
 
 def _distance(form: StandardForm, point: Point) -> Tensor:

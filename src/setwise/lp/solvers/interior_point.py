@@ -133,7 +133,7 @@ class _Steps:
             if bool(near.any()):
                 residual = _residual(self.form, it)
                 error = _error(self.form, it, residual)
-                near = near & ((error < tolerance) | ((error < tol.STALLED_ERROR) & (error > 0.5 * last)))
+                near = near & ((error < tolerance) | ((error < tol.STALLED_ERROR) & (error > tol.IPM_PROGRESS * last)))
                 last = error
             done = done | self._vertices(_array(weight), _array(mu), _array(near), step, it) | (step == max_steps)
             if bool(done.any()):
@@ -253,11 +253,11 @@ def _start(form: StandardForm) -> _Iterate:
     u, y = system.solve(-form.c, xp.zeros_like(form.e))
     parts = []
     for part in (form.h - form.G(x), form.G(u)):
-        low = -1.5 * xp.where(on, part, 0.0)
+        low = -tol.START_SHIFT * xp.where(on, part, 0.0)
         low = low.amax(-1) if isinstance(low, Tensor) else low.max(-1)
         parts.append((part + xp.clip(low, 0, None)[:, None]) * form.mask)
     s, z = parts
-    half = 0.5 * dot(s, z)
+    half = tol.START_SHARE * dot(s, z)
 
     def inside(part: AnyArray, other: AnyArray) -> AnyArray:
         # Where all are 0, of a program without costs or sides, 1 is as good a start as any.
@@ -350,7 +350,7 @@ def _advance(
     ds = -r.primal - form.G(dx)
     dz = -own - weight * ds
     a, b = _length(s, ds, 1.0), _length(z, dz, 1.0)
-    sigma = (dot(s + a * ds, own + b * dz) / form.mask.sum(-1) / mu) ** 3
+    sigma = (dot(s + a * ds, own + b * dz) / form.mask.sum(-1) / mu) ** tol.CENTERING_POWER
     # The corrector: what is left of the products, and back to a share sigma of their mean.
     excess = (ds * dz - (sigma * mu)[:, None]) / s * form.mask
     change, turn = system.solve(form.Gt(excess), xp.zeros_like(r.equality))

@@ -59,6 +59,10 @@ UNBOUNDED_FEASIBLE = 1e-7  # by how much the point at which an unbounded ray beg
 # Interior point methods
 
 SWITCH = 1e-10  # relative accuracy at which interior steps stop without a vertex
+START_SHIFT = 1.5  # times the largest violation: how far the start is moved inside (Mehrotra)
+START_SHARE = 0.5  # of the mean product s z: how much further (Mehrotra)
+CENTERING_POWER = 3  # of what the predictor leaves of s z: the share that the corrector goes back to (Mehrotra)
+IPM_PROGRESS = 0.5  # of the last error: what leaves more makes no progress
 TO_THE_BOUNDARY = 0.995  # share of the longest step: iterates stay inside
 LEAST_SHRINK = 1e-8  # so that a step along which nothing shrinks is finite
 STALLED_ERROR = 1e-7  # an error below this that no longer halves is at the limit of rounding
@@ -93,6 +97,8 @@ EXTERIOR_STEPS = 1000  # the most Newton steps with an exact system
 EXTERIOR_STEPS_INEXACT = 5000  # the same with sketches and conjugate gradients, whose steps are cheaper
 INNER_STEPS = 300  # of one minimization; a multiplier step after an unfinished one leads away
 INNER_SHARE = 0.1  # of the last residual: accuracy of the next inner minimization, so that errors can be summed
+SLOW_OUTER_STEP = 0.25  # of the last residual: an outer step that leaves more wants a larger sigma
+OUTER_PROGRESS = 0.5  # of the best residual: an outer step that leaves more counts as stalled
 STALLED_OUTER_STEPS = 12  # outer steps that did not halve the residual
 RAY_DIFFERENCE = 1e-9  # relative to what it proves: how far an outer step may be from a certificate
 RAY_STEEP = 1e-6  # relative to its size: how steep an outer step must be to be looked at as a certificate

@@ -226,7 +226,9 @@ def residuals(form: StandardForm, point: Point, *, charged: bool = True) -> Resi
         broken = xp.maximum(broken, _relative(xp, off, side_eq + sizes_eq + unit * peaks_eq))
         left, gap = left + form.Ety(y), gap + dot(form.e, y)
     unbalanced = _relative(xp, abs(left), terms + _unit(xp, cost) * columns)
-    least = xp.where((cost == 0).all(-1), _least(xp, every), _least(xp, cost))
+    least, free = _least(xp, cost), (cost == 0).all(-1)
+    if bool(free.any()):
+        least = xp.where(free, _least(xp, every), least)
     gap = abs(gap)
     if charged:
         gap = gap + _charge(form, x, left, terms, least)
@@ -329,9 +331,8 @@ def _relative(xp: Any, part: AnyArray, whole: AnyArray) -> AnyArray:
     """The largest share of each row of a batch; 0 where there is nothing.  # shape: (batch,)."""
     if not part.shape[-1]:
         return part.sum(-1)
-    share = part / _positive(xp, whole)
-    share = xp.where(share == share, share, xp.inf)  # noqa: PLR0124 (NaN is no number)
-    return largest(share)
+    share = part / _positive(xp, whole)  # what is not a number stays so, and is infinite in the end
+    return share.amax(-1) if isinstance(share, Tensor) else share.max(-1)
 
 
 def _least(xp: Any, size: AnyArray) -> AnyArray:
