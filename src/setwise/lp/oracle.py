@@ -23,7 +23,7 @@ from torch import Tensor
 from setwise import _checks
 from setwise.lp.problem import LinearProgram
 from setwise.lp.solution import LPError
-from setwise.lp.solve import solve
+from setwise.lp.solve import optimal_points
 from setwise.lp.solvers.hot_start import HotStart
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def minimizers(
     costs = costs.detach()
     try:
         if isinstance(program, LinearProgram):
-            return solve(program.replace(c=costs), solver, memory=memory).primal
+            return optimal_points(program.replace(c=costs), solver, memory)
         if costs.numel() == 0:
             return costs.clone()
         # A copy, since an oracle that works in place must not change the costs of the caller.

@@ -15,6 +15,7 @@ from setwise.lp.gradients.autograd import attach
 from setwise.lp.problem import LinearProgram, check_program
 from setwise.lp.settings import HiGHS, Interior
 from setwise.lp.solution import LPError, Solution, Status, with_parts
+from setwise.lp.solvers import highs
 from setwise.lp.solvers import tolerances as tol
 from setwise.lp.solvers.hot_start import HotStart
 
@@ -34,7 +35,7 @@ def solve(
     *,
     gradient: str | Gradient = "implicit",
     max_steps: int | None = None,
-    tolerance: float = 1e-9,
+    tolerance: float = tol.TOLERANCE,
     start: Solution | None = None,
     memory: HotStart | None = None,
     throw: bool = True,
@@ -86,6 +87,20 @@ def solve(
     if throw and not bool(solution.optimal.all()):
         raise LPError(solution)
     return attach(problem, solution, gradient)
+
+
+@torch.no_grad()
+def optimal_points(problem: LinearProgram, solver: Solver | None, memory: HotStart | None) -> Tensor:
+    """The optimal points of programs with dense matrices or in CSR, as constants: for losses that need no more.
+
+    Raises:
+        LPError: Where a program has no optimum.
+    """
+    if memory is not None and _checks.values_are_readable() and (solver is None or isinstance(solver, HiGHS)):
+        found = highs.points(solver or HiGHS(), problem, tol.TOLERANCE, memory)
+        if found is not None:
+            return found
+    return solve(problem, solver, memory=memory).primal
 
 
 def _check_options(solver: object, max_steps: int | None, tolerance: float, start: object, memory: object) -> None:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from setwise import _checks
 from setwise.lp.presolve.equilibration import Equilibration, in_usual_units
@@ -33,6 +34,7 @@ from setwise.lp.solvers.highs_model import Model, Options, Program, Rows, cone, 
 from setwise.lp.solvers.hot_start import HotStart, as_numpy
 from setwise.lp.solvers.outcome import INFEASIBLE, OPTIMAL, STATUS, UNBOUNDED, UNSOLVED, Outcome
 from setwise.lp.solvers.verifier import (
+    Residuals,
     check,
     completed,
     contradicts,
@@ -87,6 +89,24 @@ def run(
             return verify(problem, scaling.postsolve(solution), level, equilibrated=False)
 
         return _run(settings, scaled, max_steps, level, start, HotStart(), back)
+
+
+def points(settings: HiGHS, problem: LinearProgram, tolerance: float, memory: HotStart) -> Tensor | None:
+    """The optimal points alone, verified, without what else a solution holds.
+
+    None where the memory does not know matrices and sides, or a program has no optimum: then :func:`run` says why.
+    """
+    with memory.lock:
+        if not (memory.is_in_usual_units(problem) and in_usual_units(problem.c)):
+            return None
+        level = tolerance_for(problem.dtype, tolerance)
+        batch = _Batch(settings, problem, None, level, memory)
+        batch.run(None)
+        checked, _ = batch.checked(level)
+    if (checked.code != OPTIMAL).any():
+        return None
+    found = torch.as_tensor(checked.point.x, device=problem.device)
+    return found.reshape(*problem.batch_shape, problem.variables).to(problem.dtype)
 
 
 def _run(
@@ -183,6 +203,11 @@ class _Batch:
 
     def solution(self, level: float) -> Solution:
         """What was found, verified."""
+        checked, result = self.checked(level)
+        return to_solution(self.problem, self.form, checked, result, f"HiGHS({self.settings.method})")
+
+    def checked(self, level: float) -> tuple[Outcome, Residuals]:
+        """Points and multipliers of all constraints, verified."""
         form, sides, m = self.form, self.sides, self.problem.inequalities
         x, y = (part if np.isfinite(part).all() else np.nan_to_num(part) for part in (self.x, self.y))
         x = np.minimum(np.maximum(x, sides.lower), sides.upper)
@@ -190,8 +215,7 @@ class _Batch:
         rows = np.where(np.isfinite(sides.high[:, :m]), y[:, :m].clip(0), 0.0)
         z, y_eq = self._like(self._padded(rows)), self._like(y_eq)
         self.outcome.point = Point(self._like(x), completed(form, z, y_eq, cost=form.c), y_eq)
-        checked, result = check(form, self.outcome, level)
-        return to_solution(self.problem, form, checked, result, f"HiGHS({self.settings.method})")
+        return check(form, self.outcome, level)
 
     def _canonical(self, x: Array, y: Array) -> tuple[Array, Array]:
         """The points nearest to 0 along free directions, and the least multipliers of dependent equalities."""

@@ -4,6 +4,8 @@ A new tolerance goes here. "Relative" means relative to the terms that were adde
 size 1 after scaling, so that a number without "relative" is one too.
 """
 
+TOLERANCE = 1e-9  # of residuals and gap, where nobody asks for another
+
 # Rounding in double precision
 
 TINY = 1e-300  # keeps a divisor above 0 and changes no number that matters
