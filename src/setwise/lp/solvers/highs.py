@@ -264,7 +264,7 @@ class _Batch:
     def _rows(self, k: int) -> Rows:
         if self.problem.is_dense and self.form.xp is np:
             A, E = (part[k if part.shape[0] > 1 else 0] for part in (self.form.A, self.form.E))
-            return Rows.of_dense(np.concatenate([A, E]))
+            return Rows.of_dense(A).over(Rows.of_dense(E))  # entries, not whole matrices, are put together
         one = self._element(k)
         return Rows.of("A", one.A).over(Rows.of("A_eq", one.A_eq))
 
